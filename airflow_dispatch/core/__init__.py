@@ -1,0 +1,1 @@
+"""The thinking: no I/O, no clock, no Airflow, no kubernetes package."""

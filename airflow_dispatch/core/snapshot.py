@@ -1,0 +1,82 @@
+"""Everything one classification reads (contract, section 2)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from airflow_dispatch.core import names
+from airflow_dispatch.core.objects import Event, Job, JobSet, Node, Pod, TrainingRuntime, TrainJob, Workload
+from airflow_dispatch.core.observation import Cause
+
+
+class NodeAbsence(enum.Enum):
+    """Why there is no Node to look at."""
+
+    GONE = "gone"
+    NOT_READABLE = "not readable"
+
+
+NodeView = Node | NodeAbsence
+
+
+class CapturedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """The last state of a deleted pod, with its Node as it was when its DisruptionTarget (else its deletion) was first seen."""
+
+    pod: Pod
+    node: NodeView
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """What a site adds to the rules: taint keys beside the well-known ones."""
+
+    node_loss_taints: tuple[str, ...] = ()
+    disruption_taints: tuple[str, ...] = ()
+
+    @property
+    def all_node_loss_taints(self) -> tuple[str, ...]:
+        """In the order in which the first is named."""
+        return names.NODE_LOSS_TAINTS + self.node_loss_taints
+
+    @property
+    def all_disruption_taints(self) -> tuple[str, ...]:
+        return names.DISRUPTION_TAINTS + self.disruption_taints
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One TrainJob and all that belongs to it, from one consistent read of each kind.
+
+    ``jobs`` are the JobSet's Jobs. ``pods`` are those of the namespace selected by our labels or by the JobSet's name,
+    Terminating ones included. ``nodes`` maps the names of Nodes that pods are bound to; a name that is missing there is
+    a Node that is gone when ``nodes_readable``, else one that can't be known. ``frozen_nodes`` maps the UID of a live
+    pod whose Node was captured already (its DisruptionTarget was seen) to that Node. ``events`` are those of the
+    TrainJob, its JobSet and its Jobs. ``seen_end`` is an end of this UID that the hub has seen and the object may have
+    lost since. ``vanished`` are remembered pods of section 12.
+    """
+
+    namespace: str
+    trainjob: TrainJob
+    jobset: JobSet | None = None
+    jobs: tuple[Job, ...] = ()
+    runtime: TrainingRuntime | None = None
+    workload: Workload | None = None
+    pods: tuple[Pod, ...] = ()
+    captured: tuple[CapturedPod, ...] = ()
+    nodes: Mapping[str, Node] = {}
+    nodes_readable: bool = True
+    frozen_nodes: Mapping[str, NodeView] = {}
+    events: tuple[Event, ...] = ()
+    seen_end: Cause | None = None
+    vanished: tuple[CapturedPod, ...] = ()
+    site: Site = Site()
+
+    def node_of(self, pod: Pod) -> NodeView | None:
+        """The Node that a live pod is bound to, as it is now; None when it is bound to none."""
+        name = pod.spec.node_name
+        if not name:
+            return None
+        if not self.nodes_readable:
+            return NodeAbsence.NOT_READABLE
+        return self.nodes.get(name, NodeAbsence.GONE)
