@@ -1,4 +1,4 @@
-"""The kinds that the local cluster serves, once: where they live, what they are called, which subresources they have."""
+"""The kinds that the local cluster serves: where they live, what they are called, which subresources they have."""
 
 from __future__ import annotations
 
@@ -57,7 +57,14 @@ class Resource(NamedTuple):
 _TRAINER: Final = "trainer.kubeflow.org"
 
 NAMESPACES: Final = Resource(
-    "", "v1", "namespaces", "Namespace", "namespace", namespaced=False, short_names=("ns",), subresources=("status",)
+    "",
+    "v1",
+    "namespaces",
+    "Namespace",
+    "namespace",
+    namespaced=False,
+    short_names=("ns",),
+    subresources=("status", "finalize"),
 )
 PODS: Final = Resource(
     "",
@@ -76,9 +83,7 @@ EVENTS: Final = Resource("", "v1", "events", "Event", "event", short_names=("ev"
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", "secret")
 CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", "configmap", short_names=("cm",))
 SERVICES: Final = Resource("", "v1", "services", "Service", "service", short_names=("svc",), subresources=("status",))
-SERVICE_ACCOUNTS: Final = Resource(
-    "", "v1", "serviceaccounts", "ServiceAccount", "serviceaccount", short_names=("sa",)
-)
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", "serviceaccount", short_names=("sa",))
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", "lease")
 PRIORITY_CLASSES: Final = Resource(
     "scheduling.k8s.io",

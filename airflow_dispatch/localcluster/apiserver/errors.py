@@ -21,14 +21,17 @@ __all__ = [
     "expired",
     "forbidden",
     "invalid",
+    "manager_required",
     "method_not_allowed",
+    "namespace_terminating",
     "not_acceptable",
     "not_found",
     "path_not_found",
     "success",
-    "unauthorized",
+    "too_new",
     "uid_mismatch",
     "uid_precondition",
+    "unauthorized",
     "unsupported_media_type",
 ]
 
@@ -122,9 +125,7 @@ def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> ApiError:
     texts = [f"{field}: {message}" for _, field, message in causes]
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     details = _details(resource, name, kind=resource.kind)
-    details["causes"] = [
-        {"reason": reason, "message": message, "field": field} for reason, field, message in causes
-    ]
+    details["causes"] = [{"reason": reason, "message": message, "field": field} for reason, field, message in causes]
     return ApiError(422, "Invalid", f'{resource.qualified_kind} "{name}" is invalid: {joined}', details)
 
 
@@ -154,6 +155,40 @@ def forbidden(
     )
 
 
+def namespace_terminating(resource: Resource, namespace: str, name: str) -> ApiError:
+    """403 on a create in a namespace that is going."""
+    details = _details(resource, name)
+    details["causes"] = [
+        {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+    return ApiError(
+        403,
+        "Forbidden",
+        f'{resource.qualified} "{name}" is forbidden: unable to create new content in namespace {namespace} because '
+        "it is being terminated",
+        details,
+    )
+
+
+def manager_required() -> ApiError:
+    """422 on an apply that names no field manager."""
+    message = "Required value: is required for apply patch"
+    return ApiError(
+        422,
+        "Invalid",
+        f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {message}',
+        {
+            "group": "meta.k8s.io",
+            "kind": "PatchOptions",
+            "causes": [{"reason": "FieldValueRequired", "message": message, "field": "fieldManager"}],
+        },
+    )
+
+
 def unauthorized() -> ApiError:
     """401: no token, or one that nobody has."""
     return ApiError(401, "Unauthorized", "Unauthorized")
@@ -162,6 +197,16 @@ def unauthorized() -> ApiError:
 def expired(message: str) -> ApiError:
     """410: the history does not go back that far."""
     return ApiError(410, "Expired", message)
+
+
+def too_new(wanted: int, current: int) -> ApiError:
+    """504: a version that has not been written yet, as after a restart of the cluster."""
+    return ApiError(
+        504,
+        "Timeout",
+        f"Too large resource version: {wanted}, current: {current}",
+        {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]},
+    )
 
 
 def method_not_allowed() -> ApiError:

@@ -53,9 +53,7 @@ _FIELDS: Mapping[Resource, tuple[str, ...]] = {
 
 def label_selector(text: str) -> Callable[[Mapping[str, str]], bool]:
     """A predicate over labels: ``a=b``, ``a!=b``, ``a in (b,c)``, ``a notin (b)``, ``a``, ``!a``, joined by commas."""
-    requirements = [
-        _requirement(part.strip(), text) for part in _COMMA_OUTSIDE_PARENTHESES.split(text) if part.strip()
-    ]
+    requirements = [_requirement(part.strip(), text) for part in _COMMA_OUTSIDE_PARENTHESES.split(text) if part.strip()]
     return lambda labels: all(requirement(labels) for requirement in requirements)
 
 
@@ -106,6 +104,7 @@ class Selection:
         self.namespace = namespace if resource.namespaced else None
         self._labels = label_selector(label_text) if label_text else None
         self._fields = self._parse_fields(resource, field_text)
+        self.filters = bool(label_text or field_text)
 
     @staticmethod
     def _parse_fields(resource: Resource, text: str) -> list[tuple[str, bool, str]]:
@@ -116,7 +115,7 @@ class Selection:
             if not found:
                 raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
             if found[1] not in allowed:
-                raise bad_request(f'field label not supported: {found[1]}')
+                raise bad_request(f"field label not supported: {found[1]}")
             terms.append((found[1], found[2] != "!=", found[3]))
         return terms
 

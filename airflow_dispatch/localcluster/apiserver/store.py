@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Self
 
-from airflow_dispatch.localcluster.apiserver.errors import bad_request, expired
+from airflow_dispatch.localcluster.apiserver.errors import expired, too_new
 from airflow_dispatch.localcluster.apiserver.objects import Object, clone, key_of
 from airflow_dispatch.localcluster.apiserver.selectors import Selection
 from airflow_dispatch.localcluster.resources import Resource
@@ -171,22 +171,25 @@ class Store:
         """The objects whose ``ownerReferences`` name that UID."""
         return sorted(self._dependents.get(uid, ()))
 
-    def write(self, resource: Resource, old: Object | None, new: Object | None) -> Object:
-        """Stores a new state (None removes the object), stamps its version, and tells everybody."""
+    def write(self, resource: Resource, old: Object | None, new: Object) -> Object:
+        """Stores a new state, stamps its version, tells everybody, and answers what is stored."""
+        return self._commit(resource, old, new, removed=False)
+
+    def remove(self, resource: Resource, old: Object, last: Object) -> Object:
+        """Takes an object out; ``last`` is what watches show of it."""
+        return self._commit(resource, old, last, removed=True)
+
+    def _commit(self, resource: Resource, old: Object | None, shown: Object, *, removed: bool) -> Object:
         self._version += 1
-        present = new if new is not None else old
-        if present is None:
-            raise ValueError("a write needs an object")
-        metadata = {**present["metadata"], "resourceVersion": str(self._version)}
-        last = {**present, "metadata": metadata}
+        last = {**shown, "metadata": {**shown["metadata"], "resourceVersion": str(self._version)}}
         namespace, name = key_of(resource, last)
-        ref = Reference(resource, namespace, name)
-        self._index(ref, old, last if new is not None else None)
+        new = None if removed else last
+        self._index(Reference(resource, namespace, name), old, new)
         if new is None:
             del self._objects[resource][namespace, name]
         else:
-            self._objects[resource][namespace, name] = last
-        change = Change(self._version, resource, old, last if new is not None else None, last)
+            self._objects[resource][namespace, name] = new
+        change = Change(self._version, resource, old, new, last)
         self._history.append(change)
         while len(self._history) > self._history_limit:
             self._compacted = self._history.popleft().version
@@ -217,8 +220,9 @@ class Store:
             while self._untold:
                 change = self._untold.popleft()
                 kind = "ADDED" if change.old is None else "DELETED" if change.new is None else "MODIFIED"
+                before = change.last if change.new is None else change.old
                 for listener in tuple(self._listeners):
-                    listener(change.resource, kind, clone(change.new), clone(change.last if kind == "DELETED" else change.old))
+                    listener(change.resource, kind, clone(change.new), clone(before))
         finally:
             self._telling = False
 
@@ -241,7 +245,7 @@ class Store:
             if since < self._compacted:
                 raise expired(f"too old resource version: {since} ({self._compacted})")
             if since > self._version:
-                raise bad_request(f"Too large resource version: {since}, current: {self._version}")
+                raise too_new(since, self._version)
             for change in self._after(since):
                 if change.resource == resource:
                     subscription.offer(change)

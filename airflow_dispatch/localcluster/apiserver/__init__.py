@@ -1,0 +1,1 @@
+"""The API server of the local cluster: objects in memory, served over HTTPS as Kubernetes serves them."""

@@ -1,0 +1,430 @@
+"""The API server's inside: every verb on every kind, in memory and synchronous.
+
+The HTTP server, the controllers and the in-process client all go through one :class:`Registry`, so each meets the
+same defaulting, admission, validation, versions and refusals. All of it runs in one event loop's thread.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from airflow_dispatch.localcluster.apiserver import deletion, errors, validation
+from airflow_dispatch.localcluster.apiserver.apply import FieldOwners
+from airflow_dispatch.localcluster.apiserver.defaults import DEFAULT_TOLERATION_SECONDS, apply_defaults
+from airflow_dispatch.localcluster.apiserver.objects import (
+    Object,
+    clone,
+    generated_suffix,
+)
+from airflow_dispatch.localcluster.apiserver.paging import Listing, page
+from airflow_dispatch.localcluster.apiserver.patch import APPLY, apply_patch
+from airflow_dispatch.localcluster.apiserver.pods import bound, evicting
+from airflow_dispatch.localcluster.apiserver.preparation import (
+    complete_priority,
+    drop_nulls,
+    prepare_create,
+    prepare_update,
+    stamp_generation,
+)
+from airflow_dispatch.localcluster.apiserver.selectors import Selection
+from airflow_dispatch.localcluster.apiserver.store import Listener, Reference, Store, Subscription, WatchEvent
+from airflow_dispatch.localcluster.clock import Clock
+from airflow_dispatch.localcluster.resources import (
+    ALL,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICE_ACCOUNTS,
+    Resource,
+)
+
+__all__ = ["Listing", "MutateHook", "Reference", "Registry", "Subscription", "ValidateHook", "WatchEvent"]
+
+_GENERATE_ATTEMPTS = 8
+
+
+class MutateHook(Protocol):
+    """A mutating webhook: changes ``obj`` in place or answers another one. ``operation`` is CREATE or UPDATE."""
+
+    def __call__(self, obj: Object, old: Object | None, operation: str, /) -> Object | None: ...
+
+
+class ValidateHook(Protocol):
+    """A validating webhook: raises :class:`~.errors.ApiError` to refuse. ``operation`` is CREATE or UPDATE."""
+
+    def __call__(self, obj: Object, old: Object | None, operation: str, /) -> None: ...
+
+
+class _Hooks(NamedTuple):
+    mutate: list[MutateHook]
+    validate: list[ValidateHook]
+
+
+class _ApplyOptions(NamedTuple):
+    subresource: str
+    field_manager: str
+    force: bool
+    dry_run: bool
+    field_validation: str
+
+
+class Registry:
+    """The objects of one cluster.
+
+    Args:
+        clock: What timestamps are taken from.
+        resources: The kinds that are served.
+        toleration_seconds: How long pods tolerate a Node that is not ready or unreachable, unless they say it.
+        history_limit: How many changes a watch may lag behind.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        resources: Iterable[Resource] = ALL,
+        toleration_seconds: int = DEFAULT_TOLERATION_SECONDS,
+        history_limit: int = 10_000,
+    ) -> None:
+        self.clock = clock
+        self.resources = tuple(resources)
+        self.toleration_seconds = toleration_seconds
+        self._store = Store(history_limit)
+        self._hooks: dict[Resource, _Hooks] = {resource: _Hooks([], []) for resource in self.resources}
+        self._owners: dict[str, FieldOwners] = {}
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
+            self.create(NAMESPACES, None, {"metadata": {"name": name}})
+
+    # Reading
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the newest write."""
+        return str(self._store.version)
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        """One object.
+
+        Raises:
+            ApiError: 404.
+        """
+        return clone(self._existing(resource, namespace, name))  # type: ignore[no-any-return]
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        *,
+        limit: int = 0,
+        continue_token: str = "",
+    ) -> Listing:
+        """The selected objects by namespace and name, a page of at most ``limit`` when that is not 0."""
+        selects = Selection(resource, namespace, label_selector, field_selector)
+        return page(self._store, resource, selects, limit, continue_token)
+
+    def subscribe(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        since: str | int | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Subscription:
+        """The changes after resourceVersion ``since``; with None, first everything that exists as ADDED.
+
+        Raises:
+            ApiError: 410 when the history does not go back that far.
+        """
+        selects = Selection(resource, namespace, label_selector, field_selector)
+        return self._store.subscribe(resource, selects, None if since is None else _version(since))
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Calls ``listener(resource, type, new, old)`` after each write; the answer takes it out again."""
+        return self._store.listen(listener)
+
+    def by_uid(self, uid: str) -> Reference | None:
+        """Where the object of that UID lives, or None when there is none."""
+        return self._store.by_uid(uid)
+
+    def dependents(self, uid: str) -> Sequence[Reference]:
+        """The objects whose ownerReferences name that UID."""
+        return self._store.dependents(uid)
+
+    def compact(self) -> None:
+        """Forgets the history: watches and pages from before are answered with 410."""
+        self._store.compact()
+
+    # Writing
+
+    def add_admission(
+        self, resource: Resource, mutate: MutateHook | None = None, validate: ValidateHook | None = None
+    ) -> None:
+        """Registers webhooks of a kind. They see the object itself, not its status or other subresources."""
+        if mutate:
+            self._hooks[resource].mutate.append(mutate)
+        if validate:
+            self._hooks[resource].validate.append(validate)
+
+    def create(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        obj: Object,
+        *,
+        field_manager: str = "",
+        dry_run: bool = False,
+        field_validation: str = "Ignore",
+    ) -> Object:
+        """Makes an object; ``generateName`` is honoured.
+
+        Raises:
+            ApiError: 409 when the name is taken, 404 without the namespace, 400, 403 or 422 when it is refused.
+        """
+        new = drop_nulls(obj)
+        validation.check_fields(resource, new, field_validation)
+        validation.check_envelope(resource, namespace, new)
+        prepare_create(resource, namespace, new, self.clock.now(), str(uuid.uuid4()))
+        self._name(resource, new)
+        name = new["metadata"]["name"]
+        if resource.namespaced:
+            self._check_namespace(resource, new["metadata"]["namespace"], name)
+        if self._find(resource, namespace, name) is not None:
+            raise errors.already_exists(resource, name)
+        apply_defaults(resource, new, toleration_seconds=self.toleration_seconds)
+        if resource == PODS:
+            classes = {entry["metadata"]["name"]: entry for entry in self._store.items(PRIORITY_CLASSES)}
+            complete_priority(new, classes)
+        new = self._admit(resource, new, None)
+        validation.check_object(resource, new, None)
+        if dry_run:
+            return clone(new)  # type: ignore[no-any-return]
+        stored = self._write(resource, None, new, field_manager)
+        if resource == NAMESPACES:
+            self.create(SERVICE_ACCOUNTS, name, {"metadata": {"name": "default"}})
+        return clone(stored)  # type: ignore[no-any-return]
+
+    def update(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        obj: Object,
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        dry_run: bool = False,
+        field_validation: str = "Ignore",
+    ) -> Object:
+        """Replaces an object, or with ``subresource="status"`` its status alone.
+
+        Raises:
+            ApiError: 404, 409 when its UID or resourceVersion is another, 403 or 422 when it is refused.
+        """
+        old = self._existing(resource, namespace, name)
+        new = drop_nulls(obj)
+        validation.check_fields(resource, new, field_validation)
+        validation.check_envelope(resource, namespace, new, name)
+        if not new["metadata"].get("resourceVersion") and validation.needs_version(resource):
+            message = "Invalid value: 0x0: must be specified for an update"
+            raise errors.invalid(resource, name, [("FieldValueInvalid", "metadata.resourceVersion", message)])
+        return self._replace(resource, old, new, subresource, field_manager, dry_run=dry_run)
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Any,
+        content_type: str,
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+        field_validation: str = "Ignore",
+    ) -> Object:
+        """Changes an object by a patch of one of the four formats; apply makes it when it is missing.
+
+        A UID or resourceVersion in the patch is a precondition, as in an update.
+
+        Raises:
+            ApiError: as :meth:`update`, and 415 for a format that the kind does not take, 409 for an apply conflict.
+        """
+        if content_type == APPLY:
+            options = _ApplyOptions(subresource, field_manager, force, dry_run, field_validation)
+            return self._apply(resource, namespace, name, body, options)
+        old = self._existing(resource, namespace, name)
+        new = drop_nulls(apply_patch(resource, old, body, content_type))
+        validation.check_fields(resource, new, field_validation)
+        validation.check_envelope(resource, namespace, new, name)
+        return self._replace(resource, old, new, subresource, field_manager, dry_run=dry_run)
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str | None = None,
+        grace_period: int | None = None,
+        dry_run: bool = False,
+    ) -> Object:
+        """Deletes an object, or marks it when finalizers or a pod's grace period stand before.
+
+        Returns:
+            The object where it still exists, or where the real server answers it; else a ``Status`` of success.
+
+        Raises:
+            ApiError: 404, 409 when a precondition fails.
+        """
+        old = self._existing(resource, namespace, name)
+        found = old["metadata"]
+        if uid is not None and uid != found["uid"]:
+            raise errors.uid_precondition(resource, name, uid, found["uid"])
+        if resource_version is not None and resource_version != found["resourceVersion"]:
+            raise errors.conflict(
+                resource,
+                name,
+                f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion in "
+                f"record ({found['resourceVersion']}). The object might have been modified",
+            )
+        present = found.get("finalizers") or []
+        finalizers = deletion.wanted_finalizers(resource, present, propagation)
+        grace = deletion.grace_period(resource, old, grace_period)
+        new = deletion.marked(resource, old, finalizers, grace, self.clock.now())
+        if deletion.gone(new):
+            last = new if resource == PODS else old
+            new = last if dry_run else self._remove(resource, old, last)
+            if deletion.returns_object(resource):
+                return clone(new)  # type: ignore[no-any-return]
+            details = {"name": name, "group": resource.group, "kind": resource.plural, "uid": found["uid"]}
+            return errors.success(details={key: value for key, value in details.items() if value})
+        if not dry_run and new != old:
+            new = self._store.write(resource, old, new)
+        return clone(new)  # type: ignore[no-any-return]
+
+    def bind(self, namespace: str, name: str, node: str, *, uid: str | None = None) -> None:
+        """Assigns a pod to a Node: what the scheduler does through ``pods/binding``.
+
+        Raises:
+            ApiError: 404, 409 when the pod is bound already or is being deleted.
+        """
+        old = self._existing(PODS, namespace, name)
+        if uid and uid != old["metadata"]["uid"]:
+            raise errors.uid_mismatch(PODS, namespace, name, uid, old["metadata"]["uid"])
+        if "deletionTimestamp" in old["metadata"]:
+            raise errors.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        if node_name := old["spec"].get("nodeName"):
+            raise errors.conflict(PODS, name, f'pod {name} is already assigned to node "{node_name}"')
+        self._write(PODS, old, bound(old, node, self.clock.now()), "kube-scheduler")
+
+    def evict(self, namespace: str, name: str, *, uid: str | None = None, grace_period: int | None = None) -> None:
+        """Evicts a pod through ``pods/eviction``: its DisruptionTarget is written, then it is deleted."""
+        old = self._existing(PODS, namespace, name)
+        if uid and uid != old["metadata"]["uid"]:
+            raise errors.uid_precondition(PODS, name, uid, old["metadata"]["uid"])
+        if not deletion.finished(old) and "deletionTimestamp" not in old["metadata"]:
+            self._write(PODS, old, evicting(old, self.clock.now()), "kube-apiserver")
+        self.delete(PODS, namespace, name, grace_period=grace_period)
+
+    # Steps of the above
+
+    def _find(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
+        return self._store.get(Reference(resource, (namespace or "") if resource.namespaced else "", name))
+
+    def _existing(self, resource: Resource, namespace: str | None, name: str) -> Object:
+        found = self._find(resource, namespace, name)
+        if found is None:
+            raise errors.not_found(resource, name)
+        return found
+
+    def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        found = self._existing(NAMESPACES, None, namespace)
+        if "deletionTimestamp" in found["metadata"]:
+            raise errors.namespace_terminating(resource, namespace, name)
+
+    def _name(self, resource: Resource, obj: Object) -> None:
+        metadata = obj["metadata"]
+        prefix = metadata.get("generateName")
+        if metadata.get("name") or not prefix:
+            return
+        for _ in range(_GENERATE_ATTEMPTS):
+            metadata["name"] = prefix[:58] + generated_suffix()
+            if self._find(resource, metadata.get("namespace"), metadata["name"]) is None:
+                return
+        raise errors.already_exists(resource, metadata["name"])
+
+    def _admit(self, resource: Resource, new: Object, old: Object | None) -> Object:
+        operation = "CREATE" if old is None else "UPDATE"
+        for mutate in self._hooks[resource].mutate:
+            changed = mutate(new, clone(old), operation)
+            new = new if changed is None else changed
+        for validate in self._hooks[resource].validate:
+            validate(clone(new), clone(old), operation)
+        return new
+
+    def _replace(
+        self, resource: Resource, old: Object, new: Object, subresource: str, field_manager: str, *, dry_run: bool
+    ) -> Object:
+        if subresource and subresource not in resource.subresources:
+            raise errors.path_not_found()
+        prepare_update(resource, old, new, subresource)
+        if not subresource:
+            new = self._admit(resource, new, old)
+            stamp_generation(resource, old, new)
+        validation.check_object(resource, new, old)
+        if dry_run or new == old:
+            return clone(new)  # type: ignore[no-any-return]
+        if deletion.gone(new):
+            return clone(self._remove(resource, old, new))  # type: ignore[no-any-return]
+        return clone(self._write(resource, old, new, field_manager))  # type: ignore[no-any-return]
+
+    def _apply(self, resource: Resource, namespace: str | None, name: str, body: Any, options: _ApplyOptions) -> Object:
+        if not isinstance(body, dict):
+            raise errors.bad_request("error decoding YAML: the applied configuration is not an object")
+        if not options.field_manager:
+            raise errors.manager_required()
+        config = drop_nulls(body)
+        validation.check_fields(resource, config, options.field_validation)
+        validation.check_envelope(resource, namespace, config, name)
+        old = self._find(resource, namespace, name)
+        if old is None:
+            if options.subresource:
+                raise errors.not_found(resource, name)
+            owners = FieldOwners()
+            owners.applied(options.field_manager, {}, config, force=options.force)
+            made = self.create(
+                resource, namespace, config, field_manager=options.field_manager, dry_run=options.dry_run
+            )
+            if not options.dry_run:
+                self._owners[made["metadata"]["uid"]] = owners
+            return made
+        uid = old["metadata"]["uid"]
+        owners = self._owners.get(uid, FieldOwners()).copy()
+        new = owners.applied(options.field_manager, old, config, force=options.force)
+        result = self._replace(resource, old, new, options.subresource, options.field_manager, dry_run=options.dry_run)
+        if not options.dry_run and self._store.by_uid(uid) is not None:
+            self._owners[uid] = owners
+        return result
+
+    def _write(self, resource: Resource, old: Object | None, new: Object, field_manager: str) -> Object:
+        owners = self._owners.setdefault(new["metadata"]["uid"], FieldOwners())
+        owners.written(field_manager or "unknown", old or {}, new)
+        return self._store.write(resource, old, new)
+
+    def _remove(self, resource: Resource, old: Object, last: Object) -> Object:
+        self._owners.pop(old["metadata"]["uid"], None)
+        return self._store.remove(resource, old, last)
+
+
+def _version(since: str | int) -> int:
+    try:
+        return int(since)
+    except ValueError:
+        raise errors.bad_request(f"resourceVersion: Invalid value: {since!r}: must be a number") from None
