@@ -7,9 +7,12 @@ Only fields that a rule looks at are here; everything else is skipped while deco
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""An instant; Kubernetes writes RFC 3339 with a zone, and one without is refused so that any two can be compared."""
 
 
 class Record(msgspec.Struct, rename="camel", kw_only=True, gc=False):
@@ -29,8 +32,9 @@ class Metadata(Record):
     uid: str = ""
     resource_version: str = ""
     generation: int | None = None
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
@@ -49,7 +53,7 @@ class Condition(Record):
     status: str = ""
     reason: str | None = None
     message: str | None = None
-    last_transition_time: datetime | None = None
+    last_transition_time: Time | None = None
 
 
 class Object(Record):
@@ -65,7 +69,7 @@ class RuntimePatch(Record):
     """One entry of ``spec.runtimePatches``; its inside stays as it came, since other managers' shapes are theirs."""
 
     manager: str = ""
-    time: datetime | None = None
+    time: Time | None = None
     training_runtime_spec: dict[str, Any] | None = None
 
 
@@ -136,7 +140,7 @@ class Terminated(Record):
     signal: int | None = None
     reason: str | None = None
     message: str | None = None
-    finished_at: datetime | None = None
+    finished_at: Time | None = None
 
 
 class Waiting(Record):
@@ -145,7 +149,7 @@ class Waiting(Record):
 
 
 class Running(Record):
-    started_at: datetime | None = None
+    started_at: Time | None = None
 
 
 class ContainerState(Record):
@@ -168,7 +172,7 @@ class PodStatus(Record):
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
-    start_time: datetime | None = None
+    start_time: Time | None = None
     conditions: list[Condition] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
@@ -186,6 +190,7 @@ class Taint(Record):
     key: str = ""
     value: str | None = None
     effect: str | None = None
+    time_added: Time | None = None
 
 
 class NodeSpec(Record):
@@ -236,7 +241,7 @@ class InvolvedObject(Record):
 
 
 class EventSeries(Record):
-    last_observed_time: datetime | None = None
+    last_observed_time: Time | None = None
 
 
 class Event(Object):
@@ -245,6 +250,6 @@ class Event(Object):
     involved_object: InvolvedObject | None = None
     reason: str | None = None
     message: str | None = None
-    last_timestamp: datetime | None = None
-    event_time: datetime | None = None
+    last_timestamp: Time | None = None
+    event_time: Time | None = None
     series: EventSeries | None = None

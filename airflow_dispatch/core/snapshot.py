@@ -73,10 +73,33 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     site: Site = Site()
 
     def node_of(self, pod: Pod) -> NodeView | None:
-        """The Node that a live pod is bound to, as it is now; None when it is bound to none."""
-        name = pod.spec.node_name
-        if not name:
-            return None
-        if not self.nodes_readable:
-            return NodeAbsence.NOT_READABLE
-        return self.nodes.get(name, NodeAbsence.GONE)
+        """The Node that a pod is bound to, as it is now; None when it is bound to none."""
+        return _node_of(pod, self.nodes, readable=self.nodes_readable)
+
+
+class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
+    """A namespace's objects, among which orphans are looked for; those that are not ours do no harm here.
+
+    ``trainjobs`` are all TrainJobs of the namespace: an object whose owner is not among them is an orphan. ``nodes``
+    and ``nodes_readable`` are those of :class:`Snapshot`.
+    """
+
+    namespace: str
+    trainjobs: tuple[TrainJob, ...] = ()
+    jobsets: tuple[JobSet, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    runtimes: tuple[TrainingRuntime, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    nodes: Mapping[str, Node] = {}
+    nodes_readable: bool = True
+
+    def node_of(self, pod: Pod) -> NodeView | None:
+        """As :meth:`Snapshot.node_of`."""
+        return _node_of(pod, self.nodes, readable=self.nodes_readable)
+
+
+def _node_of(pod: Pod, nodes: Mapping[str, Node], *, readable: bool) -> NodeView | None:
+    name = pod.spec.node_name
+    if not name:
+        return None
+    return nodes.get(name, NodeAbsence.GONE) if readable else NodeAbsence.NOT_READABLE

@@ -39,10 +39,11 @@ def drop_nulls(value: Any) -> Any:
     return value
 
 
-def prepare_create(resource: Resource, namespace: str | None, obj: Object, now: datetime, uid: str) -> None:
-    """Gives a new object its identity, in place; a status is taken only where no subresource owns it."""
-    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
-    metadata = obj.setdefault("metadata", {})
+def prepare_create(resource: Resource, namespace: str | None, sent: Object, now: datetime, uid: str) -> Object:
+    """The new object with its identity; a status is taken only where no subresource owns it."""
+    metadata = sent.get("metadata", {})
+    obj = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    obj |= {key: value for key, value in sent.items() if key not in obj}
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     for key in (*_SERVERS_OWN[:-1], *_NEVER_KEPT):
@@ -58,6 +59,7 @@ def prepare_create(resource: Resource, namespace: str | None, obj: Object, now: 
         metadata["generation"] = 1
     if resource.has_status and resource != NODES:
         obj.pop("status", None)
+    return obj
 
 
 def prepare_update(resource: Resource, old: Object, new: Object, subresource: str) -> None:

@@ -7,7 +7,7 @@ same defaulting, admission, validation, versions and refusals. All of it runs in
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from airflow_dispatch.localcluster.apiserver import deletion, errors, validation
@@ -18,7 +18,7 @@ from airflow_dispatch.localcluster.apiserver.objects import (
     clone,
     generated_suffix,
 )
-from airflow_dispatch.localcluster.apiserver.paging import Listing, page
+from airflow_dispatch.localcluster.apiserver.paging import Listing
 from airflow_dispatch.localcluster.apiserver.patch import APPLY, apply_patch
 from airflow_dispatch.localcluster.apiserver.pods import bound, evicting
 from airflow_dispatch.localcluster.apiserver.preparation import (
@@ -28,8 +28,8 @@ from airflow_dispatch.localcluster.apiserver.preparation import (
     prepare_update,
     stamp_generation,
 )
-from airflow_dispatch.localcluster.apiserver.selectors import Selection
-from airflow_dispatch.localcluster.apiserver.store import Listener, Reference, Store, Subscription, WatchEvent
+from airflow_dispatch.localcluster.apiserver.reads import Reads
+from airflow_dispatch.localcluster.apiserver.store import Reference, Store, Subscription, WatchEvent
 from airflow_dispatch.localcluster.clock import Clock
 from airflow_dispatch.localcluster.resources import (
     ALL,
@@ -70,7 +70,7 @@ class _ApplyOptions(NamedTuple):
     field_validation: str
 
 
-class Registry:
+class Registry(Reads):
     """The objects of one cluster.
 
     Args:
@@ -91,72 +91,11 @@ class Registry:
         self.clock = clock
         self.resources = tuple(resources)
         self.toleration_seconds = toleration_seconds
-        self._store = Store(history_limit)
+        super().__init__(Store(history_limit))
         self._hooks: dict[Resource, _Hooks] = {resource: _Hooks([], []) for resource in self.resources}
         self._owners: dict[str, FieldOwners] = {}
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             self.create(NAMESPACES, None, {"metadata": {"name": name}})
-
-    # Reading
-
-    @property
-    def resource_version(self) -> str:
-        """The version of the newest write."""
-        return str(self._store.version)
-
-    def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        """One object.
-
-        Raises:
-            ApiError: 404.
-        """
-        return clone(self._existing(resource, namespace, name))  # type: ignore[no-any-return]
-
-    def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-        *,
-        limit: int = 0,
-        continue_token: str = "",
-    ) -> Listing:
-        """The selected objects by namespace and name, a page of at most ``limit`` when that is not 0."""
-        selects = Selection(resource, namespace, label_selector, field_selector)
-        return page(self._store, resource, selects, limit, continue_token)
-
-    def subscribe(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        since: str | int | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> Subscription:
-        """The changes after resourceVersion ``since``; with None, first everything that exists as ADDED.
-
-        Raises:
-            ApiError: 410 when the history does not go back that far.
-        """
-        selects = Selection(resource, namespace, label_selector, field_selector)
-        return self._store.subscribe(resource, selects, None if since is None else _version(since))
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Calls ``listener(resource, type, new, old)`` after each write; the answer takes it out again."""
-        return self._store.listen(listener)
-
-    def by_uid(self, uid: str) -> Reference | None:
-        """Where the object of that UID lives, or None when there is none."""
-        return self._store.by_uid(uid)
-
-    def dependents(self, uid: str) -> Sequence[Reference]:
-        """The objects whose ownerReferences name that UID."""
-        return self._store.dependents(uid)
-
-    def compact(self) -> None:
-        """Forgets the history: watches and pages from before are answered with 410."""
-        self._store.compact()
 
     # Writing
 
@@ -187,7 +126,7 @@ class Registry:
         new = drop_nulls(obj)
         validation.check_fields(resource, new, field_validation)
         validation.check_envelope(resource, namespace, new)
-        prepare_create(resource, namespace, new, self.clock.now(), str(uuid.uuid4()))
+        new = prepare_create(resource, namespace, new, self.clock.now(), str(uuid.uuid4()))
         self._name(resource, new)
         name = new["metadata"]["name"]
         if resource.namespaced:
@@ -335,15 +274,6 @@ class Registry:
 
     # Steps of the above
 
-    def _find(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
-        return self._store.get(Reference(resource, (namespace or "") if resource.namespaced else "", name))
-
-    def _existing(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        found = self._find(resource, namespace, name)
-        if found is None:
-            raise errors.not_found(resource, name)
-        return found
-
     def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         found = self._existing(NAMESPACES, None, namespace)
         if "deletionTimestamp" in found["metadata"]:
@@ -421,10 +351,3 @@ class Registry:
     def _remove(self, resource: Resource, old: Object, last: Object) -> Object:
         self._owners.pop(old["metadata"]["uid"], None)
         return self._store.remove(resource, old, last)
-
-
-def _version(since: str | int) -> int:
-    try:
-        return int(since)
-    except ValueError:
-        raise errors.bad_request(f"resourceVersion: Invalid value: {since!r}: must be a number") from None

@@ -76,6 +76,11 @@ class Subscription:
         self._pending.append((kind, obj))
         self._wake.set()
 
+    @property
+    def pending(self) -> bool:
+        """Whether an event is waiting to be taken."""
+        return bool(self._pending)
+
     def poll(self) -> WatchEvent | None:
         """The next event that is already here, or None."""
         if not self._pending:

@@ -139,7 +139,8 @@ def _metadata_causes(resource: Resource, obj: Object) -> list[Cause]:
 
 
 def _template_causes(resource: Resource, obj: Object) -> list[Cause]:
-    spec, path, policies = obj.get("spec", {}), "spec", ("Always", "Never", "OnFailure")
+    policies: tuple[str, ...] = ("Always", "Never", "OnFailure")
+    spec, path = obj.get("spec", {}), "spec"
     if resource == JOBS:
         spec, path, policies = spec.get("template", {}).get("spec", {}), "spec.template.spec", ("OnFailure", "Never")
     causes: list[Cause] = []

@@ -1,0 +1,78 @@
+"""``Evicted=True`` of the Workload (contract, section 6.2, rows 1 to 4; 6.1, row 0)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from airflow_dispatch.core.classify.conditions import condition, join, words_of
+from airflow_dispatch.core.classify.facts import Facts
+from airflow_dispatch.core.classify.findings import cause, findings
+from airflow_dispatch.core.objects import Condition
+from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
+
+PODS_READY_TIMEOUT: Final = "PodsReadyTimeout"
+NO_CAPACITY: Final = frozenset(
+    {PODS_READY_TIMEOUT, "ClusterQueueStopped", "LocalQueueStopped", "FlavorMigration", "AdmissionCheck"}
+)
+
+
+def evicted(facts: Facts) -> Cause | None:
+    """Why Kueue took the quota away, or None when it did not, or when that lies behind the Workload."""
+    found = facts.workload_condition("Evicted")
+    if found is None:
+        return None
+    if found.reason == "Preempted":
+        preempted = facts.workload_condition("Preempted")
+        also = f"Preempted: {words_of(preempted)}" if preempted is not None else ""
+        return _reported(CauseKind.PREEMPTED, found, also)
+    if found.reason == "NodeFailures":
+        return _reported(CauseKind.NODE_LOST, found)
+    if found.reason == PODS_READY_TIMEOUT and _gang_broke(facts):
+        return disrupted(facts) or _unknown(found)
+    if found.reason in NO_CAPACITY:
+        return _reported(CauseKind.NO_CAPACITY, found)
+    if (found.reason or "").startswith("Deactivated") and _is_queued_again(facts):
+        return None
+    return _unknown(found)
+
+
+def disrupted(facts: Facts) -> Cause | None:
+    """What took the last execution's pods away before it was suspended (section 6.2, row 6).
+
+    A disruption that began after ``Suspended=True`` is the suspension's own work, so no reason for it.
+    """
+    ranked = findings(facts.current, facts.site)
+    limit = facts.suspended.last_transition_time if facts.suspended is not None else None
+    for each in ranked:
+        if each.disruptive and (limit is None or each.at is None or each.at <= limit):
+            return cause(each, ranked)
+    return None
+
+
+def _gang_broke(facts: Facts) -> bool:
+    """The pods were ready once and one was lost: the timeout is Kueue's answer to that, not a lack of capacity."""
+    pods_ready = facts.workload_condition("PodsReady", "False")
+    if pods_ready is not None and pods_ready.reason == "WaitForRecovery":
+        return True
+    return any(each.kind is CauseKind.NODE_LOST for each in findings(facts.current, facts.site))
+
+
+def _is_queued_again(facts: Facts) -> bool:
+    """Active, and ``Requeued`` is not False: the condition stays only until the next reservation."""
+    if facts.workload is None or facts.workload.spec.active is False:
+        return False
+    requeued = condition(facts.workload.status, "Requeued")
+    return requeued is None or requeued.status != "False"
+
+
+def _reported(kind: CauseKind, found: Condition, also: str = "") -> Cause:
+    return Cause(
+        kind=kind,
+        provenance=Provenance.REPORTED,
+        detail=join([f"Workload Evicted: {words_of(found)}", also]),
+        at=found.last_transition_time,
+    )
+
+
+def _unknown(found: Condition) -> Cause:
+    return Cause(kind=CauseKind.UNKNOWN, detail=f"Workload Evicted: {words_of(found)}", at=found.last_transition_time)

@@ -1,0 +1,36 @@
+"""``Failed=True`` of the TrainJob, by its reason (contract, section 4)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from airflow_dispatch.core.classify.conditions import join, words_of
+from airflow_dispatch.core.classify.facts import Facts
+from airflow_dispatch.core.classify.findings import cause, findings
+from airflow_dispatch.core.objects import Condition
+from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
+
+REPORTED: Final = {
+    "DeadlineExceeded": CauseKind.TIMEOUT,
+    "TrainingRuntimeNotSupported": CauseKind.REJECTED,
+}
+BY_PODS: Final = frozenset({"FailedJobs", "ReachedMaxRestarts", "FailJobSetFailurePolicyAction"})
+"""Reasons that say that ranks failed, not why: their pods do."""
+NO_EVIDENCE: Final = "no pod evidence was captured"
+
+
+def failed(facts: Facts, condition: Condition) -> Cause:
+    """Why a TrainJob failed."""
+    words, at = words_of(condition), condition.last_transition_time
+    reported = REPORTED.get(condition.reason or "")
+    if reported is not None:
+        return Cause(kind=reported, provenance=Provenance.REPORTED, detail=words, at=at)
+    if condition.reason not in BY_PODS:
+        return Cause(kind=CauseKind.UNKNOWN, detail=words, at=at)
+    ranked = findings(facts.current, facts.site)
+    if ranked:
+        found = cause(ranked[0], ranked)
+        return msgspec.structs.replace(found, detail=join([found.detail, words]))
+    return Cause(kind=CauseKind.UNKNOWN, detail=join([words, "" if facts.pods else NO_EVIDENCE]), at=at)

@@ -1,0 +1,125 @@
+"""What contradicts the object's name or was changed by someone else (contract, section 7)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from airflow_dispatch.core import names
+from airflow_dispatch.core.classify.facts import Facts
+from airflow_dispatch.core.classify.pods import PodView
+from airflow_dispatch.core.identity import parse_comment, parse_decimal
+
+
+def labels(facts: Facts) -> Iterator[str]:
+    """A label that is present and different; one that was removed contradicts nothing."""
+    if facts.submission is None:
+        return
+    for key, word, expected in (
+        (names.LABEL_JOB_ID, "job-id", facts.submission.job_id),
+        (names.LABEL_SUBMISSION, "submission", str(facts.submission.number)),
+    ):
+        value = facts.metadata.label(key)
+        if value is not None and value != expected:
+            yield f"label {word} is {value}"
+
+
+def comment(facts: Facts) -> Iterator[str]:
+    text = facts.metadata.annotation(names.ANNOTATION_COMMENT)
+    if text is None or facts.submission is None:
+        return
+    parsed = parse_comment(text)
+    if parsed is None or parsed[0] != facts.submission.number:
+        yield f"comment is {text}"
+
+
+def patch(facts: Facts) -> Iterator[str]:
+    """Our runtime-patch entry as a whole; unlike a TrainJob's label, its labels can't be stripped without rewriting it."""
+    if facts.submission is None:
+        return
+    expected = facts.submission.job_id, str(facts.submission.number)
+    if facts.patch is None or facts.patch.admission is None or facts.patch[:2] != expected:
+        yield "runtime patch was changed"
+
+
+def admission(facts: Facts) -> Iterator[str]:
+    text = facts.patch.admission if facts.patch is not None else None
+    if text is None:
+        return
+    floor = parse_decimal(facts.metadata.annotation(names.ANNOTATION_ADMISSION_FLOOR)) or 0
+    number = parse_decimal(text)
+    if number is None or number < floor:
+        yield f"admission {text} is below the floor {floor}"
+
+
+def jobset(facts: Facts) -> Iterator[str]:
+    expected = facts.metadata.annotation(names.ANNOTATION_JOBSET_UID)
+    found = facts.snapshot.jobset
+    if expected and found is not None and found.metadata.uid != expected:
+        yield "JobSet was replaced"
+
+
+def runtime(facts: Facts) -> Iterator[str]:
+    copy = facts.snapshot.runtime
+    if copy is None:
+        yield "runtime copy is gone"
+        return
+    if (copy.metadata.generation or 0) > 1:
+        yield f"runtime copy was edited (generation {copy.metadata.generation})"
+    owners = [owner.uid for owner in copy.metadata.owner_references or () if owner.kind == "TrainJob"]
+    if owners and facts.metadata.uid not in owners:
+        yield f"runtime copy is owned by {owners[0]}"
+
+
+def pods(facts: Facts) -> Iterator[str]:
+    """Pods of this JobSet's name that say they are another job's; initializer pods carry no labels of ours."""
+    if facts.submission is None:
+        return
+    for view in sorted(facts.live, key=lambda each: each.name):
+        if view.pod.metadata.label(names.LABEL_JOBSET_NAME) != facts.metadata.name:
+            continue
+        for key, word, expected in (
+            (names.LABEL_JOB_ID, "job-id", facts.submission.job_id),
+            (names.LABEL_SUBMISSION, "submission", str(facts.submission.number)),
+        ):
+            value = view.pod.metadata.label(key)
+            if value is not None and value != expected:
+                yield f"pod {view.name} has {word} {value}"
+
+
+def hold(facts: Facts) -> Iterator[str]:
+    """A malformed hold-instance is no hold."""
+    if facts.hold_text is not None and not facts.hold_instance:
+        yield f"hold-instance is {facts.hold_text}"
+
+
+def run_twice(facts: Facts) -> Iterator[str]:
+    """Two pods of one completion index that have started under the same A and J: one note an execution."""
+    executions: dict[tuple[int, int], dict[tuple[int, str], list[PodView]]] = defaultdict(lambda: defaultdict(list))
+    for view in facts.pods:
+        if view.counters is not None and view.index is not None and view.started:
+            executions[view.counters][view.index, view.rank[0]].append(view)
+    for counters in sorted(executions, key=lambda each: (sum(each), each)):
+        twice = min((rank for rank, views in executions[counters].items() if len(views) > 1), default=None)
+        if twice is not None:
+            ran = sorted(executions[counters][twice], key=lambda view: (view.age[0], view.name))
+            yield f"execution {counters[0]}.{counters[1]} has run twice: {', '.join(view.name for view in ran)}"
+
+
+ROWS: Final[tuple[Callable[[Facts], Iterator[str]], ...]] = (
+    labels,
+    comment,
+    patch,
+    admission,
+    jobset,
+    runtime,
+    pods,
+    hold,
+    run_twice,
+)
+
+
+def foreign(facts: Facts) -> list[str]:
+    """The notes, in the table's order; any of them makes the object foreign."""
+    return [note for row in ROWS for note in row(facts)]

@@ -1,0 +1,102 @@
+"""The notes of section 8 that come from pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from airflow_dispatch.core.classify.conditions import stamp, words
+from airflow_dispatch.core.classify.facts import Facts
+from airflow_dispatch.core.classify.findings import findings_of
+from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
+from airflow_dispatch.core.classify.ranks import completed, count, without
+from airflow_dispatch.core.classify.remaining import describe_remaining
+from airflow_dispatch.core.names import TRAINER_CONTAINER
+from airflow_dispatch.core.observation import State
+
+CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+"""Reasons to wait that every pod goes through."""
+
+
+def earlier_execution(facts: Facts, _state: State) -> Iterator[str]:
+    """Pods that may still run and whose A is below the patch's."""
+    current = facts.patch_admission
+    if current is not None:
+        views = [view for view in facts.remaining if view.admission is not None and view.admission < current]
+        yield from _listed("earlier execution", facts, views)
+
+
+def remaining(facts: Facts, state: State) -> Iterator[str]:
+    """While nothing should run: what may still run."""
+    if state is not State.RUNNING:
+        yield from _listed("remaining pods", facts, facts.remaining)
+
+
+def being_deleted(facts: Facts, state: State) -> Iterator[str]:
+    """Somebody deleted a pod of the execution that should run, and nothing has replaced it."""
+    job = facts.trainer_job
+    if (
+        state is not State.RUNNING
+        or facts.job_condition("FailureTarget") is not None
+        or facts.suspended is not None
+        or (job is not None and job.spec.suspend is True)
+    ):
+        return
+    for view in sorted(facts.live, key=lambda each: each.name):
+        due = view.pod.metadata.deletion_timestamp
+        if due is None or view.finished or view.disruption is not None or view.admission is None:
+            continue
+        replaced = any(other.rank == view.rank and other.age > view.age for other in facts.live)
+        if view.admission == facts.patch_admission and not replaced:
+            yield f"pod {view.name} is being deleted, due {stamp(due)}"
+
+
+def sidecars(facts: Facts, _state: State) -> Iterator[str]:
+    """``node`` has ended, but other containers keep its pod from ending."""
+    for view in _unfinished(facts):
+        state = view.trainer.state if view.trainer is not None else None
+        others = [name for name in view.running_containers() if name != TRAINER_CONTAINER]
+        if state is not None and state.terminated is not None and others:
+            code = state.terminated.exit_code
+            yield f"pod {view.name}: node exited {code}, {', '.join(others)} still runs"
+
+
+def waiting(facts: Facts, _state: State) -> Iterator[str]:
+    """Containers that wait for something that does not come by itself."""
+    for view in _unfinished(facts):
+        states = [status.state for status in (*view.init_containers, *view.containers)]
+        waits = [state.waiting for state in states if state is not None and state.waiting is not None]
+        reasons = [words(each.reason, each.message) for each in waits if each.reason and each.reason not in CREATING]
+        yield from (f"pod {view.name} {reason}" for reason in dict.fromkeys(reasons))
+
+
+def failed_without_finding(facts: Facts, _state: State) -> Iterator[str]:
+    """A pod of the current execution that failed and says nothing that section 6.3 knows."""
+    for view in newest_of_each_rank(facts.current):
+        status = view.pod.status
+        if view.phase == "Failed" and status is not None and not findings_of(view, facts.site):
+            yield words(f"pod {view.name} failed", words(status.reason, status.message))
+
+
+def completed_ranks(facts: Facts, state: State) -> Iterator[str]:
+    """The resumed gang lacks the ranks that had completed before: a Job never runs a completed index again."""
+    job = facts.trainer_job
+    if job is None or state not in (State.PENDING, State.RUNNING):
+        return
+    done = completed((job.status.completed_indexes if job.status is not None else None) or "")
+    if state is State.RUNNING:
+        ran = {view.index for view in facts.pods if view.admission == facts.patch_admission}
+        done = without(done, {index for index in ran if index is not None})
+    lacking = count(done)
+    if lacking:
+        yield f"{lacking} of {job.spec.completions or 0} ranks had already completed"
+
+
+def _unfinished(facts: Facts) -> list[PodView]:
+    return [view for view in facts.live if not view.finished]
+
+
+def _listed(note: str, facts: Facts, views: Iterable[PodView]) -> Iterator[str]:
+    written = [describe_remaining(view, facts.node_now(view)) for view in views]
+    if written:
+        yield f"{note}: {', '.join(written)}"

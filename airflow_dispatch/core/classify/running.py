@@ -1,0 +1,114 @@
+"""The cause of a running object: the first rule that applies (contract, section 6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from airflow_dispatch.core.classify.conditions import condition, words_of
+from airflow_dispatch.core.classify.creation import creation_refused
+from airflow_dispatch.core.classify.evicted import evicted
+from airflow_dispatch.core.classify.facts import Facts
+from airflow_dispatch.core.classify.findings import Finding, cause, findings
+from airflow_dispatch.core.classify.nodes import ready, taint
+from airflow_dispatch.core.classify.pods import PodView
+from airflow_dispatch.core.objects import Node
+from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
+from airflow_dispatch.core.snapshot import NodeAbsence
+
+
+def node_gone(facts: Facts) -> Cause | None:
+    """Row 1."""
+    for view in _bound(facts):
+        if view.node is NodeAbsence.GONE:
+            return Cause(
+                kind=CauseKind.NODE_LOST,
+                provenance=Provenance.DERIVED,
+                detail=f"pod {view.name}: node {view.node_name} is gone",
+            )
+    return None
+
+
+def node_not_ready(facts: Facts) -> Cause | None:
+    """Row 2."""
+    for view, node in _on_nodes(facts):
+        state = ready(node)
+        if state is not None and state.status in ("False", "Unknown"):
+            because = f" ({state.reason})" if state.reason else ""
+            return Cause(
+                kind=CauseKind.NODE_LOST,
+                provenance=Provenance.DERIVED,
+                detail=f"pod {view.name}: node {view.node_name} Ready={state.status}{because}",
+                at=state.last_transition_time,
+            )
+    return None
+
+
+def node_tainted(facts: Facts) -> Cause | None:
+    """Row 3."""
+    for view, node in _on_nodes(facts):
+        lost = taint(node, facts.site.all_node_loss_taints)
+        if lost is not None:
+            return Cause(
+                kind=CauseKind.NODE_LOST,
+                provenance=Provenance.DERIVED,
+                detail=f"pod {view.name}: node {view.node_name} tainted {lost.key}",
+                at=lost.time_added,
+            )
+    return None
+
+
+def rank_failed(facts: Facts) -> Cause | None:
+    """Row 4: a rank has failed and nothing has acted yet."""
+    ranked = [each for each in findings(facts.current, facts.site) if _still_counts(facts, each)]
+    return cause(ranked[0], ranked) if ranked else None
+
+
+def unschedulable(facts: Facts) -> Cause | None:
+    """Row 5."""
+    for view in facts.live:
+        scheduled = condition(view.pod.status, "PodScheduled")
+        if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
+            return Cause(
+                kind=CauseKind.NO_CAPACITY,
+                provenance=Provenance.DERIVED,
+                detail=f"pod {view.name}: {words_of(scheduled)}",
+                at=scheduled.last_transition_time,
+            )
+    return None
+
+
+ROWS: Final[tuple[Callable[[Facts], Cause | None], ...]] = (
+    evicted,
+    node_gone,
+    node_not_ready,
+    node_tainted,
+    rank_failed,
+    unschedulable,
+    creation_refused,
+)
+"""Rows 0 to 6, in their order."""
+
+
+def running(facts: Facts) -> Cause:
+    """What is wrong with an object that runs, if anything."""
+    return next((found for row in ROWS if (found := row(facts)) is not None), Cause())
+
+
+def _bound(facts: Facts) -> Iterator[PodView]:
+    """The live, unfinished pods of the current execution that are bound to a Node."""
+    ranks = sorted(facts.current, key=lambda view: view.position)
+    yield from (view for view in ranks if view.live and not view.finished and view.node_name)
+
+
+def _on_nodes(facts: Facts) -> Iterator[tuple[PodView, Node]]:
+    for view in _bound(facts):
+        if isinstance(view.node, Node):
+            yield view, view.node
+
+
+def _still_counts(facts: Facts, finding: Finding) -> bool:
+    """It is of the pods that should run now, its container does not run again, and no newer pod has taken its rank."""
+    if finding.restarted or finding.view.counters != (facts.patch_admission, facts.restarts):
+        return False
+    return not any(other.rank == finding.view.rank and other.age > finding.view.age for other in facts.live)

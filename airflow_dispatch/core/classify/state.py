@@ -1,0 +1,113 @@
+"""The state, and the cause it comes with: the first rule that matches (contract, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from airflow_dispatch.core import names
+from airflow_dispatch.core.classify.conditions import join, true, words_of
+from airflow_dispatch.core.classify.facts import Facts
+from airflow_dispatch.core.classify.failed import failed
+from airflow_dispatch.core.classify.pending import pending
+from airflow_dispatch.core.classify.running import running
+from airflow_dispatch.core.classify.suspended import suspended_by_another
+from airflow_dispatch.core.objects import Condition
+from airflow_dispatch.core.observation import Cause, CauseKind, Provenance, State
+
+KNOWN_CONDITIONS: Final = frozenset({"Suspended", "Complete", "Failed"})
+
+
+class Ruling(NamedTuple):
+    """What the rules say, before the notes of sections 7 and 8 are added to the detail."""
+
+    state: State
+    cause: Cause
+    admin_held: bool = False
+
+
+def erased_end(facts: Facts) -> Ruling | None:
+    """Rule 0: its end was seen or written down, and the object has lost it since."""
+    if facts.complete is not None or facts.failed is not None:
+        return None
+    text = facts.metadata.annotation(names.ANNOTATION_VERDICT)
+    if text is not None:
+        return Ruling(State.ENDED, _verdict(text))
+    return Ruling(State.ENDED, facts.snapshot.seen_end) if facts.snapshot.seen_end is not None else None
+
+
+def ended(facts: Facts) -> Ruling | None:
+    """Rules 1 and 2: ``Complete=True``, then ``Failed=True``."""
+    if facts.complete is not None:
+        return Ruling(State.ENDED, _completed(facts.complete))
+    if facts.failed is not None:
+        return Ruling(State.ENDED, failed(facts, facts.failed))
+    return None
+
+
+def gated(facts: Facts) -> Ruling | None:
+    """Rule 3: dispatch's own gate, read from the TrainJob alone; another party's gate makes nothing gated."""
+    closed = not facts.kueue and not facts.opened and facts.suspend_asked
+    return Ruling(State.GATED, Cause()) if closed or names.GATE in facts.trainjob_gates else None
+
+
+def held(facts: Facts) -> Ruling | None:
+    """Rule 4: a hold of ours is in force."""
+    return Ruling(State.HELD, Cause()) if facts.hold_instance else None
+
+
+def held_by_another(facts: Facts) -> Ruling | None:
+    """Rule 5: suspended by someone else."""
+    found = suspended_by_another(facts)
+    return Ruling(State.HELD, found.cause, found.admin_held) if found is not None else None
+
+
+def everything_else(facts: Facts) -> Ruling:
+    """Rule 6: running when admitted and not suspended, else pending."""
+    if facts.admitted and facts.not_suspended:
+        return Ruling(State.RUNNING, running(facts))
+    return Ruling(State.PENDING, pending(facts))
+
+
+RULES: Final[tuple[Callable[[Facts], Ruling | None], ...]] = (erased_end, ended, gated, held, held_by_another)
+"""Rules 0 to 5, in their order; rule 6 covers the rest."""
+
+
+def rule(facts: Facts) -> Ruling:
+    """The ruling of the first rule that matches, with TrainJob conditions that no rule knows when it names no cause."""
+    matching = next((found for each in RULES if (found := each(facts)) is not None), None)
+    ruling = matching if matching is not None else everything_else(facts)
+    if ruling.cause.kind is CauseKind.NONE:
+        unknown = unknown_conditions(facts)
+        if unknown:
+            detail = join([ruling.cause.detail, *(f"TrainJob {each.type}: {words_of(each)}" for each in unknown)])
+            at = unknown[0].last_transition_time
+            return ruling._replace(cause=Cause(kind=CauseKind.UNKNOWN, detail=detail, at=at))
+    return ruling
+
+
+def unknown_conditions(facts: Facts) -> list[Condition]:
+    """True conditions of the TrainJob that are not Suspended, Complete or Failed, in order of type."""
+    status = facts.trainjob.status
+    types = {each.type for each in (status.conditions if status is not None else None) or ()}
+    found = (true(status, kind) for kind in sorted(types - KNOWN_CONDITIONS))
+    return [each for each in found if each is not None]
+
+
+def _completed(condition: Condition) -> Cause:
+    return Cause(
+        kind=CauseKind.COMPLETED,
+        provenance=Provenance.REPORTED,
+        detail=words_of(condition),
+        at=condition.last_transition_time,
+    )
+
+
+def _verdict(text: str) -> Cause:
+    """The annotation ``verdict``; one that can't be read still says that the object had ended."""
+    try:
+        return msgspec.json.decode(text, type=Cause)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return Cause(kind=CauseKind.UNKNOWN, detail=f"verdict is {text}")
