@@ -13,6 +13,7 @@
         ├── TrainJobRejectedError        it can never run as it is
         └── TrainJobUnknownError         the evidence does not say why, or the job was deleted
     AirflowException
+    ├── TrainJobWatchError               the triggerer can't watch the job, which is left as it is
     └── TrainJobInterruptedError         the worker was told to stop while it waited; says nothing of the job
 
 So a retry policy or a callback decides by class, as in
@@ -39,6 +40,7 @@ __all__ = [
     "TrainJobRejectedError",
     "TrainJobTimeoutError",
     "TrainJobUnknownError",
+    "TrainJobWatchError",
     "error_of",
 ]
 
@@ -94,6 +96,10 @@ class TrainJobRejectedError(TrainJobError):
 
 class TrainJobUnknownError(TrainJobError):
     """Cause ``unknown``, and an end whose cause is ``none``."""
+
+
+class TrainJobWatchError(AirflowException):
+    """The triggerer does not know the connection, can't read it, or may not watch; the message says which."""
 
 
 class TrainJobInterruptedError(AirflowException):

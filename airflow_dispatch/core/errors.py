@@ -3,9 +3,13 @@
 ::
 
     DispatchError
-    ├── Unreachable              try again: conflict, 429, 5xx, time-out, not there yet
+    ├── Unreachable              try again: 429, 5xx, time-out, not there yet
+    │   ├── Conflict             the object changed since it was read: read it again first
+    │   ├── Gone                 a resource version or a list's next page has expired: list again
     │   └── PodsRemain           the previous execution may still run; names the pods
     ├── Refused                  do not try again: invalid, forbidden, another identity
+    │   ├── NotFound             there is no such object
+    │   ├── AlreadyExists        there is one of that name already
     │   └── Forbidden            the cluster's RBAC says no; names the verb and the resource
     ├── OutcomeUnknown           a write whose answer was lost: read what became of it, do not repeat blindly
     ├── ConfigurationError       no cluster could be reached since its address or credentials could not be read
@@ -38,6 +42,14 @@ class Unreachable(DispatchError):
         return str(self.args[0])
 
 
+class Conflict(Unreachable):
+    """The object's resourceVersion is not the one that was read."""
+
+
+class Gone(Unreachable):
+    """410: what a watch or a paged list went on from has been compacted away."""
+
+
 class PodsRemain(Unreachable):
     """Pods of an earlier execution may still run, so nothing was admitted (contract, section 12).
 
@@ -57,6 +69,14 @@ class PodsRemain(Unreachable):
 
 class Refused(DispatchError):
     """The cluster or this adapter will not do it, however often it is asked."""
+
+
+class NotFound(Refused):
+    """404: no such object, or no such resource on this server."""
+
+
+class AlreadyExists(Refused):
+    """409 on create: an object of that name exists."""
 
 
 class Forbidden(Refused):

@@ -211,7 +211,7 @@ class Node(Object):
     status: NodeStatus | None = None
 
 
-# ---------------------------------------------------------------- Workload (Kueue) and Event
+# ---------------------------------------------------------------- Workload of Kueue, Event
 
 
 class AdmissionCheckState(Record):

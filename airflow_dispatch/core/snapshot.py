@@ -23,7 +23,7 @@ NodeView = Node | NodeAbsence
 
 
 class CapturedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """The last state of a deleted pod, with its Node as it was when its DisruptionTarget (else its deletion) was first seen."""
+    """A deleted pod's last state; ``node`` as it was when its DisruptionTarget, else its deletion, was first seen."""
 
     pod: Pod
     node: NodeView

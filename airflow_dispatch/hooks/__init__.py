@@ -1,0 +1,1 @@
+"""How Airflow reaches a cluster."""

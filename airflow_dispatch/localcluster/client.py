@@ -234,9 +234,7 @@ class HttpApi:
         return await self._request("POST", path, {"fieldManager": self._manager}, body)
 
     async def update(self, resource: Resource, namespace: str | None, name: str, body: Object) -> Object:
-        return await self._request(
-            "PUT", self._path(resource, namespace, name), {"fieldManager": self._manager}, body
-        )
+        return await self._request("PUT", self._path(resource, namespace, name), {"fieldManager": self._manager}, body)
 
     async def patch(
         self,

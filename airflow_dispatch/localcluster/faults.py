@@ -26,7 +26,7 @@ class Faults:
         self._kubelets = kubelets
 
     async def lose_node(self, node: str) -> None:
-        """Cuts a node off: its heartbeats stop and its kubelet neither reads nor acts. **Its processes go on.**"""
+        """Cuts a node off: its heartbeats stop and its kubelet neither reads nor acts. Its processes go on."""
         await self._kubelet(node).lose()
 
     async def return_node(self, node: str) -> None:
@@ -58,9 +58,7 @@ class Faults:
         """Takes the out-of-service taint off again."""
         await self._set_taints(node, lambda taints: taints)
 
-    async def pod_exit(
-        self, pod: str, code: int, *, namespace: str = "default", container: str | None = None
-    ) -> None:
+    async def pod_exit(self, pod: str, code: int, *, namespace: str = "default", container: str | None = None) -> None:
         """Ends a container with this exit code: the named one, else the pod's first that runs."""
         self._worker(namespace, pod).end(code, "Completed" if code == 0 else "Error", container)
 

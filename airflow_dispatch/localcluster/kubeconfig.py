@@ -7,7 +7,6 @@ context. Everything else, exec plugins first of all, is the business of real cli
 from __future__ import annotations
 
 import base64
-import os
 import ssl
 import tempfile
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["Connection", "read_kubeconfig", "write_private"]
+__all__ = ["Connection", "read_kubeconfig"]
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,11 @@ class Connection:
             return None
         context = ssl.create_default_context(cadata=self.ca or None)
         if self.certificate:
-            # The standard library loads a client certificate from a file alone.
-            with tempfile.TemporaryDirectory() as folder:
-                pair = Path(folder, "client.pem")
-                write_private(pair, self.certificate + "\n" + self.key)
-                context.load_cert_chain(pair)
+            # The standard library loads a client certificate from a file alone; this one is its owner's alone.
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:
+                pair.write(self.certificate + "\n" + self.key)
+                pair.flush()
+                context.load_cert_chain(pair.name)
         return context
 
 
@@ -63,7 +62,7 @@ def _pem(entry: dict[str, Any], key: str, folder: Path) -> str:
     if data := entry.get(f"{key}-data"):
         return base64.b64decode(data).decode()
     if name := entry.get(key):
-        return (folder / name).read_text()
+        return (folder / str(name)).read_text()
     return ""
 
 
@@ -85,13 +84,3 @@ def read_kubeconfig(path: Path) -> Connection:
         certificate=_pem(user, "client-certificate", path.parent),
         key=_pem(user, "client-key", path.parent),
     )
-
-
-def write_private(path: Path, text: str) -> None:
-    """Writes a file that only its owner may read, and puts it in place in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    temporary.replace(path)

@@ -49,9 +49,7 @@ class BlockingFaults:
 
     def pod_exit(self, pod: str, code: int, *, namespace: str = "default", container: str | None = None) -> None:
         """Ends a container with this exit code."""
-        self._thread.call(
-            lambda cluster: cluster.faults.pod_exit(pod, code, namespace=namespace, container=container)
-        )
+        self._thread.call(lambda cluster: cluster.faults.pod_exit(pod, code, namespace=namespace, container=container))
 
     def pod_oom(self, pod: str, *, namespace: str = "default", container: str | None = None) -> None:
         """Ends a container for its memory."""

@@ -34,9 +34,7 @@ _MAX_DETAIL: Final = 3000
 _MAX_LINE: Final = 500
 
 
-def make_event(
-    status: str, observation: Observation | None, line: str, output: Sequence[str] = ()
-) -> dict[str, Any]:
+def make_event(status: str, observation: Observation | None, line: str, output: Sequence[str] = ()) -> dict[str, Any]:
     """An event below :data:`MAX_BYTES`: a long detail is cut in its middle, and the oldest output lines fall away."""
     outcome: dict[str, Any] | None = None
     if observation is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ _LINE_LENGTH: Final = 500
 _FIRST_TAIL: Final = 1000
 """Lines of the past that are read when a stream is opened."""
 _KEPT: Final = 20
+_STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 _RETRY: Final = 5.0
 """Seconds before a broken stream is opened again."""
 
@@ -102,10 +104,14 @@ class Output:
             await asyncio.sleep(_RETRY)
 
     def _show(self, raw: bytes) -> None:
-        stamp, _, text = raw.decode(errors="replace").rstrip("\n").partition(" ")
-        if self.position is not None and _key(stamp) <= _key(self.position):
-            return
-        self.position = stamp
+        text = raw.decode(errors="replace").rstrip("\n")
+        stamp, _, rest = text.partition(" ")
+        instant = _instant(stamp)
+        if instant is not None:
+            shown = _instant(self.position) if self.position else None
+            if shown is not None and instant <= shown:
+                return
+            self.position, text = stamp, rest
         line = text.rstrip("\r").rpartition("\r")[2]
         self.kept.append(line)
         self._portion.add(line)
@@ -173,10 +179,13 @@ def _started(pod: Pod) -> bool:
 
 def _since(position: str | None) -> datetime | None:
     """The second in which the last line was written: Kubernetes takes whole seconds, :meth:`Output._show` the rest."""
-    return datetime.fromisoformat(f"{position[:19]}+00:00") if position else None
+    instant = _instant(position) if position else None
+    return instant[0] if instant else None
 
 
-def _key(stamp: str) -> tuple[str, str]:
-    """Orders the kubelet's timestamps, whose fractions have as many digits as they need."""
-    whole, _, fraction = stamp.removesuffix("Z").partition(".")
-    return whole, fraction.ljust(9, "0")
+def _instant(stamp: str) -> tuple[datetime, str] | None:
+    """A kubelet's timestamp in an order that keeps its nanoseconds; None when it is none."""
+    match = _STAMP.fullmatch(stamp)
+    if match is None:
+        return None
+    return datetime.fromisoformat(match[1] + match[3]), (match[2] or "").ljust(9, "0")

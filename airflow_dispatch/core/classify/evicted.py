@@ -11,9 +11,17 @@ from airflow_dispatch.core.objects import Condition
 from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
 
 PODS_READY_TIMEOUT: Final = "PodsReadyTimeout"
-NO_CAPACITY: Final = frozenset(
-    {PODS_READY_TIMEOUT, "ClusterQueueStopped", "LocalQueueStopped", "FlavorMigration", "AdmissionCheck"}
-)
+PREEMPTED: Final = "Preempted"
+REPORTED: Final = {
+    PREEMPTED: CauseKind.PREEMPTED,
+    "NodeFailures": CauseKind.NODE_LOST,
+    PODS_READY_TIMEOUT: CauseKind.NO_CAPACITY,
+    "ClusterQueueStopped": CauseKind.NO_CAPACITY,
+    "LocalQueueStopped": CauseKind.NO_CAPACITY,
+    "FlavorMigration": CauseKind.NO_CAPACITY,
+    "AdmissionCheck": CauseKind.NO_CAPACITY,
+}
+"""Rows 1 to 3; ``AdmissionCheck``: a check in Retry is how Kueue says that machines are not there yet."""
 
 
 def evicted(facts: Facts) -> Cause | None:
@@ -21,19 +29,17 @@ def evicted(facts: Facts) -> Cause | None:
     found = facts.workload_condition("Evicted")
     if found is None:
         return None
-    if found.reason == "Preempted":
-        preempted = facts.workload_condition("Preempted")
-        also = f"Preempted: {words_of(preempted)}" if preempted is not None else ""
-        return _reported(CauseKind.PREEMPTED, found, also)
-    if found.reason == "NodeFailures":
-        return _reported(CauseKind.NODE_LOST, found)
-    if found.reason == PODS_READY_TIMEOUT and _gang_broke(facts):
+    reason = found.reason or ""
+    if reason == PODS_READY_TIMEOUT and _gang_broke(facts):
         return disrupted(facts) or _unknown(found)
-    if found.reason in NO_CAPACITY:
-        return _reported(CauseKind.NO_CAPACITY, found)
-    if (found.reason or "").startswith("Deactivated") and _is_queued_again(facts):
-        return None
-    return _unknown(found)
+    if reason in REPORTED:
+        return Cause(
+            kind=REPORTED[reason],
+            provenance=Provenance.REPORTED,
+            detail=join([f"Workload Evicted: {words_of(found)}", _preempted(facts) if reason == PREEMPTED else ""]),
+            at=found.last_transition_time,
+        )
+    return None if reason.startswith("Deactivated") and _is_queued_again(facts) else _unknown(found)
 
 
 def disrupted(facts: Facts) -> Cause | None:
@@ -65,13 +71,9 @@ def _is_queued_again(facts: Facts) -> bool:
     return requeued is None or requeued.status != "False"
 
 
-def _reported(kind: CauseKind, found: Condition, also: str = "") -> Cause:
-    return Cause(
-        kind=kind,
-        provenance=Provenance.REPORTED,
-        detail=join([f"Workload Evicted: {words_of(found)}", also]),
-        at=found.last_transition_time,
-    )
+def _preempted(facts: Facts) -> str:
+    preempted = facts.workload_condition("Preempted")
+    return f"Preempted: {words_of(preempted)}" if preempted is not None else ""
 
 
 def _unknown(found: Condition) -> Cause:

@@ -35,7 +35,7 @@ def comment(facts: Facts) -> Iterator[str]:
 
 
 def patch(facts: Facts) -> Iterator[str]:
-    """Our runtime-patch entry as a whole; unlike a TrainJob's label, its labels can't be stripped without rewriting it."""
+    """Our runtime-patch entry; unlike a TrainJob's labels, those in it can't be stripped without rewriting it."""
     if facts.submission is None:
         return
     expected = facts.submission.job_id, str(facts.submission.number)

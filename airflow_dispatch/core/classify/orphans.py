@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -62,7 +62,7 @@ class _Finder:
         return self._orphaned(pod.metadata, owner, _trainjob_name(pod))
 
     def _orphaned(self, metadata: Metadata, trainjob_uid: str | None, name: str) -> bool:
-        """By the TrainJob's UID; where that can't be known, what is older than the TrainJob of its name is not its own."""
+        """By the TrainJob's UID; where that can't be known, what is older than the TrainJob of its name is an orphan."""
         if trainjob_uid is not None:
             return trainjob_uid not in self._trainjob_uids
         trainjob = self._trainjobs.get(name)
@@ -87,23 +87,29 @@ def _jobset(leftovers: Leftovers, jobset: JobSet, now: datetime) -> Observation:
         if pod.metadata.label(names.LABEL_JOBSET_NAME) == jobset.metadata.name
         and ((job := jobs.get(_owner(pod, "Job") or "")) is None or _owner(job, "JobSet") == jobset.metadata.uid)
     ]
-    return _observe(leftovers, "jobset", jobset, parse_name(jobset.metadata.name), pods, now)
+    ref = f"{leftovers.namespace}/jobset/{jobset.metadata.name}"
+    return _observe(ref, jobset, parse_name(jobset.metadata.name), _views(leftovers, pods), now)
 
 
 def _pod(leftovers: Leftovers, pod: Pod, now: datetime) -> Observation:
-    return _observe(leftovers, "pod", pod, _submission_of_pod(pod), [pod], now)
+    ref = f"{leftovers.namespace}/pod/{pod.metadata.name}"
+    return _observe(ref, pod, _submission_of_pod(pod), _views(leftovers, [pod]), now)
 
 
 def _runtime(leftovers: Leftovers, copy: TrainingRuntime, now: datetime) -> Observation:
-    return _observe(leftovers, "trainingruntime", copy, parse_name(copy.metadata.name), [], now)
+    ref = f"{leftovers.namespace}/trainingruntime/{copy.metadata.name}"
+    return _observe(ref, copy, parse_name(copy.metadata.name), [], now)
+
+
+def _views(leftovers: Leftovers, pods: Iterable[Pod]) -> list[PodView]:
+    return [PodView(pod, leftovers.node_of(pod), live=True) for pod in pods]
 
 
 def _observe(
-    leftovers: Leftovers, kind: str, orphan: Object, submission: Submission | None, pods: Iterable[Pod], now: datetime
+    ref: str, orphan: Object, submission: Submission | None, views: Sequence[PodView], now: datetime
 ) -> Observation:
-    views = [PodView(pod, leftovers.node_of(pod), live=True) for pod in pods]
     return Observation(
-        ref=f"{leftovers.namespace}/{kind}/{orphan.metadata.name}",
+        ref=ref,
         job_id=submission.job_id if submission is not None else "",
         submission=submission.number if submission is not None else 0,
         attempt=0,

@@ -1,4 +1,4 @@
-"""Our entry of ``spec.runtimePatches``: the pods' labels and A as the TrainJob asks for them (seed: names, the runtime patch)."""
+"""Our entry of ``spec.runtimePatches``: the pods' labels, and A as the TrainJob asks for it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _pod_patches(spec: Any) -> Iterator[PodPatch]:
 
 
 def _at(value: Any, *path: str) -> Any:
-    """What stands at a path of mappings, or None; other managers' shapes are theirs, so nothing is taken for granted."""
+    """What stands at a path of mappings, or None: anybody may have rewritten the entry in any shape."""
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value

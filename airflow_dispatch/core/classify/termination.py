@@ -1,4 +1,4 @@
-"""How the container ``node``, or an init container before it, ended (contract, section 6.3, second and third tables)."""
+"""How ``node``, or an init container before it, ended (contract, section 6.3, second and third tables)."""
 
 from __future__ import annotations
 

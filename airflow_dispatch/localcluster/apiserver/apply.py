@@ -69,8 +69,8 @@ class FieldOwners:
             self._owned[owner].discard(path)
         result: Object = clone(live)
         dropped = self._owned.get(me, set()) - set(wish)
-        for path in sorted(dropped, key=len, reverse=True):
-            if not self._others_own(me, path):
+        for path in sorted(dropped, key=len):
+            if not _is_key(path) and not self._others_own(me, path):
                 _remove(result, path)
         self._owned[me] = set(wish)
         self._forget_the_empty()
@@ -152,6 +152,11 @@ def _collect(path: Path, field: str, value: Any, found: dict[Path, Any]) -> None
                     _collect((*path, identity, key), key, part, found)
     else:
         found[path] = value
+
+
+def _is_key(path: Path) -> bool:
+    """Whether the field is what its list element is named by: it goes with the element, never alone."""
+    return len(path) > 1 and isinstance(path[-2], tuple) and path[-2][0] == path[-1]
 
 
 def _remove(obj: Object, path: Path) -> None:

@@ -87,6 +87,9 @@ def _default_container(container: Object) -> None:
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
+    for part in container["resources"].keys() & {"limits", "requests"}:
+        quantities = container["resources"][part]
+        container["resources"][part] = {unit: str(quantity) for unit, quantity in quantities.items()}
     limits = container["resources"].get("limits") or {}
     if limits:
         container["resources"]["requests"] = {**limits, **(container["resources"].get("requests") or {})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
@@ -143,30 +144,31 @@ class Handlers:
         )
         wanted.check()
         as_table, include = _wants_table(request), query.get("includeObject", "Metadata")
-        events = watch_events(self._registry, wanted)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        async for event in events:
-            if as_table and event["type"] not in ("BOOKMARK", "ERROR"):
-                obj, now = event["object"], self._registry.clock.now()
-                event["object"] = table(target.resource, [obj], _version_of(obj), now, include=include)
-            await response.write(msgspec.json.encode(event) + b"\n")
+        async with aclosing(watch_events(self._registry, wanted)) as events:
+            async for event in events:
+                if as_table and event["type"] not in ("BOOKMARK", "ERROR"):
+                    obj, now = event["object"], self._registry.clock.now()
+                    event["object"] = table(target.resource, [obj], _version_of(obj), now, include=include)
+                await response.write(msgspec.json.encode(event) + b"\n")
         await response.write_eof()
         return response
 
     async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
         pod = self._registry.get(PODS, target.namespace, target.name)
         options = LogOptions.parse(request.query, self._registry.clock.now())
-        lines = stream(self._logs, pod, options)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         response.enable_chunked_encoding()
-        first = await anext(lines, None) if not options.follow else None
-        await response.prepare(request)
-        if first is not None:
-            await response.write(first)
-        async for line in lines:
-            await response.write(line)
+        async with aclosing(stream(self._logs, pod, options)) as lines:
+            # What is refused is refused before the first line; only then may the response begin.
+            first = None if options.follow else await anext(lines, None)
+            await response.prepare(request)
+            if first is not None:
+                await response.write(first)
+            async for line in lines:
+                await response.write(line)
         await response.write_eof()
         return response
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
@@ -45,7 +45,7 @@ class NoLogs:
         del previous, follow
         name = pod["metadata"]["name"]
         raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
-        yield None
+        yield None  # makes this a generator, as its protocol wants
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def container_of(pod: Object, wanted: str) -> str:
     raise bad_request(f"a container name must be specified for pod {name}, {choice}")
 
 
-async def stream(source: LogSource, pod: Object, options: LogOptions) -> AsyncIterator[bytes]:
+async def stream(source: LogSource, pod: Object, options: LogOptions) -> AsyncGenerator[bytes, None]:
     """The log as the client asked for it, one line with its newline at a time.
 
     ``tailLines`` counts the lines that stand when the request comes; what is followed comes on top. ``limitBytes``
@@ -150,7 +150,7 @@ async def stream(source: LogSource, pod: Object, options: LogOptions) -> AsyncIt
             return
 
 
-async def _tailed(source: LogSource, pod: Object, options: LogOptions) -> AsyncIterator[LogLine]:
+async def _tailed(source: LogSource, pod: Object, options: LogOptions) -> AsyncGenerator[LogLine, None]:
     container = container_of(pod, options.container)
     tail: deque[LogLine] | None = None if options.tail_lines is None else deque(maxlen=options.tail_lines)
     lines = source.read(pod, container, previous=options.previous, follow=options.follow)

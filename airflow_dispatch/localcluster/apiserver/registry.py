@@ -282,8 +282,11 @@ class Registry(Reads):
     def _name(self, resource: Resource, obj: Object) -> None:
         metadata = obj["metadata"]
         prefix = metadata.get("generateName")
-        if metadata.get("name") or not prefix:
+        if metadata.get("name"):
             return
+        if not prefix:
+            message = "Required value: name or generateName is required"
+            raise errors.invalid(resource, "", [("FieldValueRequired", "metadata.name", message)])
         for _ in range(_GENERATE_ATTEMPTS):
             metadata["name"] = prefix[:58] + generated_suffix()
             if self._find(resource, metadata.get("namespace"), metadata["name"]) is None:

@@ -114,9 +114,7 @@ def check_object(resource: Resource, obj: Object, old: Object | None) -> None:
 
 def _metadata_causes(resource: Resource, obj: Object) -> list[Cause]:
     metadata = obj["metadata"]
-    name = metadata.get("name", "")
-    if not name:
-        return [("FieldValueRequired", "metadata.name", "Required value: name or generateName is required")]
+    name = metadata["name"]
     causes: list[Cause] = []
     pattern, words = (_LABEL, _LABEL_WORDS) if resource in (NAMESPACES, SERVICES) else (_SUBDOMAIN, _SUBDOMAIN_WORDS)
     limit = _LABEL_LENGTH if pattern is _LABEL else _SUBDOMAIN_LENGTH

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,7 +56,7 @@ class WatchRequest:
 
 async def watch_events(
     registry: Registry, request: WatchRequest, *, bookmark_seconds: float = BOOKMARK_SECONDS
-) -> AsyncIterator[Object]:
+) -> AsyncGenerator[Object, None]:
     """The events as they go on the wire: ``{"type": ..., "object": ...}``.
 
     A resourceVersion that the history no longer holds gives one ERROR event with a ``Status`` of 410, then the end.
@@ -81,15 +82,16 @@ async def watch_events(
             yield {"type": present.type, "object": present.object}
         if request.send_initial_events and request.bookmarks:
             yield _bookmark(request.resource, registry.resource_version, {_INITIAL_EVENTS_END: "true"})
-        async for event in _until_timeout(registry, request, subscription, bookmark_seconds):
-            yield event
+        async with aclosing(_until_timeout(registry, request, subscription, bookmark_seconds)) as events:
+            async for event in events:
+                yield event
     finally:
         subscription.close()
 
 
 async def _until_timeout(
     registry: Registry, request: WatchRequest, subscription: Subscription, bookmark_seconds: float
-) -> AsyncIterator[Object]:
+) -> AsyncGenerator[Object, None]:
     timeout: asyncio.Future[Any] = asyncio.ensure_future(registry.clock.sleep(request.timeout))
     bookmark: asyncio.Future[Any] = asyncio.ensure_future(registry.clock.sleep(bookmark_seconds))
     following: asyncio.Future[Any] = asyncio.ensure_future(_next(subscription))

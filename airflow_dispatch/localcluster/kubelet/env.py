@@ -84,9 +84,7 @@ async def _value_from(
     if "fieldRef" in source:
         return pod_field(pod, source["fieldRef"]["fieldPath"], pod_ip=place.pod_ip, host_ip=place.host_ip)
     if "resourceFieldRef" in source:
-        return container_resource(
-            pod, source["resourceFieldRef"], container=container, allocatable=place.allocatable
-        )
+        return container_resource(pod, source["resourceFieldRef"], container=container, allocatable=place.allocatable)
     for key, resource in (("configMapKeyRef", CONFIGMAPS), ("secretKeyRef", SECRETS)):
         if key in source:
             reference = source[key]
@@ -101,9 +99,7 @@ async def _value_from(
     raise FieldError(f"unsupported valueFrom: {', '.join(source)}")
 
 
-async def container_env(
-    pod: dict[str, Any], container: dict[str, Any], place: Place, read: ReadData
-) -> dict[str, str]:
+async def container_env(pod: dict[str, Any], container: dict[str, Any], place: Place, read: ReadData) -> dict[str, str]:
     """The variables that the pod's specification gives a container, in order, each able to use those before it.
 
     Raises:

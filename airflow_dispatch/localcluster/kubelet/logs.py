@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 
 from airflow_dispatch.localcluster.apiserver.logs import LogLine
@@ -29,30 +30,36 @@ class ContainerLog:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._file = path.open("ab", buffering=0)
+        path.touch()
+        self._file: FileIO | None = None
+        self._closed = False
         self._rest = b""
         self._waiting: set[asyncio.Future[None]] = set()
 
     @property
     def closed(self) -> bool:
         """Whether its container has ended."""
-        return self._file.closed
+        return self._closed
 
     def write(self, data: bytes, now: datetime) -> None:
         """Adds output; an unfinished last line waits for its end."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if lines:
+            if self._file is None:
+                self._file = FileIO(self.path, "ab")
             stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
             self._file.write(b"".join(stamp + _TAG + line + b"\n" for line in lines))
             self._wake()
 
     def close(self, now: datetime) -> None:
         """Finishes an unfinished line and lets followers end."""
-        if self._file.closed:
+        if self._closed:
             return
         if self._rest:
             self.write(b"\n", now)
-        self._file.close()
+        self._closed = True
+        if self._file is not None:
+            self._file.close()
         self._wake()
 
     def _wake(self) -> None:

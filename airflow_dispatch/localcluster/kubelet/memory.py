@@ -8,15 +8,16 @@ that several processes of a container share counts for each of them.
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final, Protocol
-
-import psutil
 
 __all__ = ["MemoryWatch"]
 
 _PERIOD: Final = 0.2
 _EXIT_CODE: Final = 137
+_PAGE: Final = resource.getpagesize()
 
 
 class _Limited(Protocol):
@@ -32,10 +33,13 @@ class _Limited(Protocol):
 def _resident(roots: Iterable[int]) -> Mapping[int, int]:
     """The resident bytes of all processes below each root, the root itself left out."""
     children: dict[int, list[tuple[int, int]]] = {}
-    for process in psutil.process_iter(["ppid", "memory_info"]):
-        memory = process.info["memory_info"]
-        if memory is not None:
-            children.setdefault(process.info["ppid"], []).append((process.pid, memory.rss))
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (process / "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+        fields = text.rpartition(")")[2].split()
+        children.setdefault(int(fields[1]), []).append((int(process.name), int(fields[21]) * _PAGE))
     sums: dict[int, int] = {}
     for root in roots:
         total = 0

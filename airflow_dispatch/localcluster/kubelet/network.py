@@ -51,8 +51,9 @@ class ClusterNetwork:
 
 
 class AddressPool:
-    """The addresses of one node. An address that was given back is used again last, so that a late client of a dead
-    pod does not meet a new one.
+    """The addresses of one node.
+
+    An address that was given back is used again last, so that a late client of a dead pod does not meet a new one.
     """
 
     def __init__(self, prefix: str) -> None:

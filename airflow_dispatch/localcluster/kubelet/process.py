@@ -125,6 +125,12 @@ async def _report(shim: Process) -> dict[str, Any]:
     return report
 
 
+async def _raise_failure(shim: Process, report: dict[str, Any]) -> None:
+    words = (await shim.stderr.read()).decode(errors="replace") if shim.stderr is not None else ""
+    message = str(report.get("error") or words.strip() or "the shim ended without a report")
+    raise StartError(str(report.get("reason", "CreateContainerError")), message)
+
+
 class ProcessRuntime:
     """Runs containers as processes.
 
@@ -157,9 +163,7 @@ class ProcessRuntime:
                 shim.stdin.write(request)
             report = await _report(shim)
             if "started" not in report:
-                words = (await shim.stderr.read()).decode(errors="replace") if shim.stderr is not None else ""
-                message = str(report.get("error") or words.strip() or "the shim ended without a report")
-                raise StartError(str(report.get("reason", "CreateContainerError")), message)
+                await _raise_failure(shim, report)
         except BaseException:
             if shim.stdin is not None:
                 shim.stdin.close()  # the shim ends, and with it whatever it has started
@@ -219,5 +223,3 @@ class ProcessRuntime:
         await self._memory.close()
         if self._temporary is not None:
             self._temporary.cleanup()
-
-

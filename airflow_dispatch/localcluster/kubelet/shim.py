@@ -89,8 +89,8 @@ class _Root:
     def _mirror(self, source: str, target: str) -> None:
         _mount("tmpfs", target, "tmpfs", 0)
         self._ours.add(target)
-        for name in os.listdir(source):
-            original, copy = Path(source, name), Path(target, name)
+        for original in Path(source).iterdir():
+            copy = Path(target, original.name)
             if original.is_symlink():
                 copy.symlink_to(original.readlink())
                 continue
@@ -137,15 +137,13 @@ def _isolate(spec: dict[str, Any]) -> None:
 def _descendants() -> list[int]:
     """Every process below this one."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            text = Path("/proc", name, "stat").read_text()
+            text = (process / "stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended while we looked
         parent = int(text.rpartition(")")[2].split()[1])
-        children.setdefault(parent, []).append(int(name))
+        children.setdefault(parent, []).append(int(process.name))
     found: list[int] = []
     pending = [os.getpid()]
     while pending:
@@ -183,7 +181,7 @@ def _exec(spec: dict[str, Any], failures: int) -> NoReturn:
         os.dup2(2, 1)
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606 - no shell is wanted
     except OSError as error:
         program = spec["argv"][0]
         what = (

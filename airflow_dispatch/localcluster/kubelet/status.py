@@ -90,10 +90,7 @@ def phase_of(containers: Sequence[ContainerState], restart_policy: str) -> str:
         return "Pending"
     if any("waiting" in container.state and "terminated" not in container.last_state for container in mains):
         return "Pending"
-    if any(container.running for container in mains) or restart_policy == "Always":
-        return "Running"
-    ended = [container for container in mains if "terminated" in container.state]
-    if len(ended) < len(mains):
+    if restart_policy == "Always" or not all("terminated" in container.state for container in mains):
         return "Running"
     if all(container.succeeded for container in mains):
         return "Succeeded"
@@ -125,9 +122,8 @@ def _conditions(containers: Sequence[ContainerState], phase: str) -> list[dict[s
         reason, message = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
     else:
         reason, message = "", ""
-    for kind in ("Ready", "ContainersReady"):
-        conditions.append(_condition(kind, not reason, reason, message))
-    return conditions
+    ready = (_condition(kind, not reason, reason, message) for kind in ("Ready", "ContainersReady"))
+    return [*conditions, *ready]
 
 
 def pod_status(

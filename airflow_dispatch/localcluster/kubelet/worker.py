@@ -27,6 +27,11 @@ _FINISHED: Final = ("Succeeded", "Failed")
 _VOLUME_RETRY: Final = 2.0
 _ORPHAN_GRACE: Final = 1.0
 _DEFAULT_GRACE: Final = 30.0
+_DEADLINE_EXCEEDED: Final = (
+    "Failed",
+    "DeadlineExceeded",
+    "Pod was active on the node longer than the specified deadline",
+)
 
 
 async def _together(tasks: list[asyncio.Task[bool]]) -> None:
@@ -216,7 +221,7 @@ class PodWorker:
                 self._finished = True
                 return
             for runner in self._runners:
-                runner.recover((self.pod.get("status") or {}))
+                runner.recover(self.pod.get("status") or {})
             await self._prepare()
             await self._run_containers()
         except Stopping:
@@ -268,7 +273,7 @@ class PodWorker:
         """``activeDeadlineSeconds``: the pod fails when it has run for that long."""
         with contextlib.suppress(Stopping):
             await self.pause(deadline)
-            self._verdict = ("Failed", "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+            self._verdict = _DEADLINE_EXCEEDED
             self._begin_stop()
             await self.host.clock.sleep(self.pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE))
             await asyncio.gather(*(runner.kill() for runner in self._runners))

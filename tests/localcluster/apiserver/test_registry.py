@@ -125,7 +125,7 @@ def test_custom_kinds_and_leases_need_a_resource_version_core_kinds_do_not(regis
     registry.create(TRAINJOBS, "default", trainjob())
     registry.create(LEASES, "default", {"metadata": {"name": "l"}})
     registry.create(CONFIGMAPS, "default", {"metadata": {"name": "c"}})
-    with pytest.raises(ApiError, match="metadata.resourceVersion: Invalid value: 0x0: must be specified"):
+    with pytest.raises(ApiError, match=r"metadata\.resourceVersion: Invalid value: 0x0: must be specified"):
         registry.update(TRAINJOBS, "default", "t", trainjob())
     with pytest.raises(ApiError, match="must be specified for an update"):
         registry.update(LEASES, "default", "l", {"metadata": {"name": "l"}})
@@ -221,7 +221,7 @@ def test_a_deletion_that_removes_answers_a_status_with_the_uid(registry: Registr
         "status": "Success",
         "details": {"name": "t", "group": "trainer.kubeflow.org", "kind": "trainjobs", "uid": uid},
     }
-    with pytest.raises(ApiError, match='trainjobs.trainer.kubeflow.org "t" not found'):
+    with pytest.raises(ApiError, match=r'trainjobs\.trainer\.kubeflow\.org "t" not found'):
         registry.delete(TRAINJOBS, "default", "t")
 
 
@@ -278,9 +278,7 @@ def test_binding_sets_node_and_condition_once(registry: Registry, make_pod: Pod)
         registry.bind("default", "p", "node-1")
 
 
-def test_eviction_marks_the_disruption_and_deletes(
-    registry: Registry, make_pod: Pod, clock: VirtualClock
-) -> None:
+def test_eviction_marks_the_disruption_and_deletes(registry: Registry, make_pod: Pod, clock: VirtualClock) -> None:
     registry.create(PODS, "default", make_pod())
     registry.bind("default", "p", "node-0")
     clock.step(clock.now() + timedelta(seconds=5))

@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 - its folder goes on PYTHONPATH as it is
 """Resolves the names of pods inside a container's Python processes, where ``/etc/hosts`` can't be replaced.
 
 Python imports this module by itself when its folder is on ``PYTHONPATH``. Name look-ups through :mod:`socket` consult

@@ -1,0 +1,47 @@
+# Each target sets up its environment by itself: with uv when it is on the PATH, else with venv and pip.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+CONSTRAINTS ?= constraints.txt
+TESTS ?= tests
+JOBS ?= 2
+
+# The Kubeflow SDK wants an older `kubernetes` than the cncf provider, so it lives in an environment of its own.
+KUBEFLOW_VENV ?= .venv-kubeflow
+
+UV := $(shell command -v uv 2>/dev/null)
+ifdef UV
+make_venv = uv venv --quiet --seed --allow-existing --python $(PYTHON) $(1)
+install = uv pip install --quiet --python $(1)/bin/python
+else
+make_venv = $(PYTHON) -m venv $(1) && $(1)/bin/pip install --quiet --upgrade 'pip>=25.1'
+install = $(1)/bin/pip install --quiet
+endif
+
+.PHONY: demo test test-real check bench
+
+demo: $(VENV)/.ready
+	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(REAL),--real)
+
+test: $(VENV)/.ready $(KUBEFLOW_VENV)/.ready
+	KUBEFLOW_PYTHON=$(KUBEFLOW_VENV)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
+
+check: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m tests.bench
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(call make_venv,$(VENV))
+	$(call install,$(VENV)) $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --editable '.[demo]' --group dev
+	touch $@
+
+$(KUBEFLOW_VENV)/.ready: Makefile
+	$(call make_venv,$(KUBEFLOW_VENV))
+	$(call install,$(KUBEFLOW_VENV)) 'kubeflow>=0.5,<0.6'
+	touch $@

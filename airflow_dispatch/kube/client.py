@@ -1,0 +1,401 @@
+"""One asynchronous client for a cluster: requests, watches and logs over one aiohttp session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import aiohttp
+import msgspec
+
+from airflow_dispatch.core import names
+from airflow_dispatch.core.errors import Gone, OutcomeUnknown, Unreachable
+from airflow_dispatch.core.objects import Object
+from airflow_dispatch.kube.answers import error_of
+from airflow_dispatch.kube.config import ClusterConfig, Credentials, load_credentials
+from airflow_dispatch.kube.decoding import decode_record
+from airflow_dispatch.kube.paths import Resource
+
+__all__ = ["KubeClient", "Listing", "WatchEvent"]
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+
+PAGE_SIZE: Final = 500
+REQUEST_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 10.0
+WATCH_SECONDS: Final = 300
+WATCH_SILENCE_SECONDS: Final = 90.0
+"""Bookmarks come about once a minute, so a watch that says nothing for longer than this is dead."""
+
+_LINE_LIMIT: Final = 4 * 1024 * 1024
+
+
+class Listing(NamedTuple):
+    """The objects of a list, all pages of it, and the resourceVersion to watch from."""
+
+    items: list[Object]
+    resource_version: str
+
+
+class WatchEvent(NamedTuple):
+    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; of a bookmark only ``resource_version`` means anything."""
+
+    type: str
+    object: Object
+    resource_version: str
+
+
+class _Page(msgspec.Struct):
+    metadata: dict[str, Any] = {}
+    items: list[msgspec.Raw] | None = None
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class KubeClient:
+    """Speaks to one cluster; belongs to the event loop in which it was connected.
+
+    All writes carry our field manager. A write whose answer was lost raises :class:`OutcomeUnknown` and is never
+    repeated here; reads are not repeated either, but for one new token after a 401, which no server has acted upon.
+    """
+
+    def __init__(self, config: ClusterConfig, credentials: Credentials) -> None:
+        self._config = config
+        self._credentials = credentials
+        self._renewal = asyncio.Lock()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=credentials.tls or True, limit=0),
+            read_bufsize=_LINE_LIMIT // 4,
+            trust_env=False,
+        )
+
+    @classmethod
+    async def connect(cls, config: ClusterConfig) -> Self:
+        """Loads the configuration; raises :class:`ConfigurationError`. Sends nothing to the cluster."""
+        return cls(config, await load_credentials(config, now=datetime.now(UTC)))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._session.close()
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return self._credentials.server
+
+    # ------------------------------------------------------------ reads
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:
+        """The whole object, for read-modify-write."""
+        body: dict[str, Any] = msgspec.json.decode(await self._read(resource, "get", namespace, name))
+        return body
+
+    async def read(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        """The object's slim record."""
+        return decode_record(resource, await self._read(resource, "get", namespace, name))
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Listing:
+        """All objects of a selection, read in pages; begins anew once when a page's token has expired."""
+        selectors = _query(labelSelector=label_selector, fieldSelector=field_selector)
+        try:
+            return await self._list(resource, namespace, selectors)
+        except Gone:
+            return await self._list(resource, namespace, selectors)
+
+    async def _list(self, resource: Resource, namespace: str | None, selectors: Mapping[str, str]) -> Listing:
+        items: list[Object] = []
+        query = {"limit": str(PAGE_SIZE), **selectors}
+        while True:
+            page = msgspec.json.decode(await self._read(resource, "list", namespace, query=query), type=_Page)
+            items += [decode_record(resource, raw) for raw in page.items or ()]
+            following = page.metadata.get("continue")
+            if not following:
+                return Listing(items, str(page.metadata.get("resourceVersion", "")))
+            query["continue"] = following
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        seconds: int = WATCH_SECONDS,
+    ) -> AsyncIterator[WatchEvent]:
+        """What changes after ``resource_version``, until the server ends the stream.
+
+        Raises :class:`Gone` when the version has expired (list again) and :class:`Unreachable` when the stream breaks
+        or falls silent (watch again from the last event's version: nothing is lost).
+        """
+        query = _query(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            timeoutSeconds=seconds,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+        )
+        what = _describe("watch", resource, namespace)
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=WATCH_SILENCE_SECONDS)
+        async with (
+            self._answer("GET", resource.path(namespace), what, query=query, timeout=timeout) as response,
+            contextlib.aclosing(_lines(response, what)) as lines,
+        ):
+            async for line in lines:
+                event = msgspec.json.decode(line, type=_Line)
+                if event.type == "ERROR":
+                    code = msgspec.json.decode(event.object, type=dict[str, Any]).get("code")
+                    raise error_of(int(code or 500), bytes(event.object), what=what)
+                record = decode_record(resource, event.object)
+                yield WatchEvent(event.type, record, record.metadata.resource_version)
+
+    async def log(
+        self,
+        name: str,
+        namespace: str,
+        *,
+        container: str,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        since_time: datetime | None = None,
+        limit_bytes: int | None = None,
+        timestamps: bool = False,
+    ) -> AsyncIterator[bytes]:
+        """A container's log, line by line and without the line ends."""
+        query = _query(
+            container=container,
+            follow="true" if follow else "",
+            tailLines="" if tail_lines is None else tail_lines,
+            sinceTime=since_time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if since_time else "",
+            limitBytes=limit_bytes or "",
+            timestamps="true" if timestamps else "",
+        )
+        what = f"read the log of pod {namespace}/{name}"
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=None if follow else REQUEST_SECONDS)
+        async with (
+            self._answer("GET", path, what, query=query, timeout=timeout) as response,
+            contextlib.aclosing(_lines(response, what)) as lines,
+        ):
+            async for line in lines:
+                yield line
+
+    # ------------------------------------------------------------ writes
+
+    async def create(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Creates an object; raises :class:`AlreadyExists`."""
+        name = body["metadata"].get("name", "")
+        return await self._write(
+            "POST", "create", resource, namespace, name, body=body, on_object=False, dry_run=dry_run
+        )
+
+    async def replace(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Replaces an object by ``body``, whose UID and resourceVersion are the preconditions.
+
+        Raises :class:`Conflict` when it changed since it was read and :class:`Refused` when it is another by now.
+        """
+        metadata = body["metadata"]
+        if not (metadata.get("uid") and metadata.get("resourceVersion")):
+            raise ValueError("an update needs the UID and the resourceVersion of what was read")
+        return await self._write("PUT", "update", resource, metadata.get("namespace"), metadata["name"], body=body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        body: Mapping[str, Any] | Sequence[Any],
+        content_type: str = MERGE_PATCH,
+    ) -> dict[str, Any]:
+        """Patches an object; a merge patch carries UID and resourceVersion in its ``metadata``."""
+        return await self._write("PATCH", "patch", resource, namespace, name, body=body, content_type=content_type)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        *,
+        uid: str | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Deletes an object, with its UID as precondition when given; raises :class:`NotFound`."""
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        await self._write("DELETE", "delete", resource, namespace, name, body=body)
+
+    async def can_i(self, verb: str, resource: Resource, namespace: str | None, subresource: str = "") -> bool:
+        """Asks whether these credentials may do ``verb`` there, by a SelfSubjectAccessReview, which everybody may."""
+        attributes = {
+            "verb": verb,
+            "group": resource.group,
+            "resource": resource.plural,
+            "subresource": subresource,
+            "namespace": namespace or "",
+        }
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        async with self._answer("POST", path, "ask for permissions", body=msgspec.json.encode(body)) as response:
+            answer = msgspec.json.decode(await response.read(), type=dict[str, Any])
+        return bool(answer.get("status", {}).get("allowed"))
+
+    # ------------------------------------------------------------ the inside
+
+    async def _read(
+        self,
+        resource: Resource,
+        verb: str,
+        namespace: str | None,
+        name: str | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> bytes:
+        what = _describe(verb, resource, namespace, name)
+        async with self._answer("GET", resource.path(namespace, name), what, query=query) as response:
+            return await response.read()
+
+    async def _write(
+        self,
+        method: str,
+        verb: str,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        body: Mapping[str, Any] | Sequence[Any],
+        content_type: str = "application/json",
+        on_object: bool = True,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        what = _describe(verb, resource, namespace, name)
+        path = resource.path(namespace, name if on_object else None)
+        query = _query(fieldManager="" if method == "DELETE" else names.FIELD_MANAGER, dryRun="All" if dry_run else "")
+        sent = msgspec.json.encode(body)
+        answer = self._answer(method, path, what, query=query, body=sent, content_type=content_type, writes=True)
+        async with answer as response:
+            content: dict[str, Any] = msgspec.json.decode(await response.read())
+        return content
+
+    @contextlib.asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        writes: bool = False,
+        timeout: aiohttp.ClientTimeout | None = None,  # noqa: ASYNC109 (aiohttp's own, for connect and read)
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request; yields a successful response and raises what any other answer means."""
+        await self._renew_if_due()
+        try:
+            for last in (False, True):
+                credentials = self._credentials
+                headers = {"Accept": "application/json", "Content-Type": content_type}
+                if credentials.token:
+                    headers["Authorization"] = f"Bearer {credentials.token}"
+                async with self._session.request(
+                    method,
+                    credentials.server + path,
+                    params=query,
+                    data=body,
+                    headers=headers,
+                    timeout=timeout or aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
+                    proxy=credentials.proxy,
+                    server_hostname=credentials.server_name,
+                ) as response:
+                    if response.status == 401 and not last:  # noqa: PLR2004
+                        await self._renew(credentials)
+                        continue
+                    if response.status >= 400:  # noqa: PLR2004
+                        retry_after = response.headers.get("Retry-After")
+                        raise error_of(response.status, await response.read(), what=what, retry_after=retry_after)
+                    yield response
+                    return
+        except aiohttp.ClientConnectorError as error:
+            raise Unreachable(f"{what}: {self.server} can't be reached: {error}") from error
+        except (aiohttp.ClientError, TimeoutError) as error:
+            reason = str(error) or type(error).__name__
+            if writes:
+                raise OutcomeUnknown(f"{what}: sent, but the answer was lost: {reason}") from error
+            raise Unreachable(f"{what}: {reason}") from error
+
+    async def _renew_if_due(self) -> None:
+        due = self._credentials.reload_at
+        if due is not None and datetime.now(UTC) >= due:
+            await self._renew(self._credentials)
+
+    async def _renew(self, used: Credentials) -> None:
+        """Loads the credentials anew, unless somebody did since ``used`` was read."""
+        async with self._renewal:
+            if self._credentials is used:
+                self._credentials = await load_credentials(self._config, now=datetime.now(UTC), tls=used.tls)
+
+
+async def _lines(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[bytes, None]:
+    """The lines of a stream, however long, as they come."""
+    rest = bytearray()
+    try:
+        async for chunk in response.content.iter_any():
+            rest += chunk
+            *complete, tail = rest.split(b"\n")
+            rest = bytearray(tail)
+            for line in complete:
+                if line:
+                    yield bytes(line)
+            if len(rest) > _LINE_LIMIT:
+                raise Unreachable(f"{what}: a line of more than {_LINE_LIMIT} bytes")
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise Unreachable(f"{what}: the stream broke: {str(error) or type(error).__name__}") from error
+    if rest:
+        yield bytes(rest)
+
+
+def _query(**parameters: Any) -> dict[str, str]:
+    return {key: str(value) for key, value in parameters.items() if value not in ("", None)}
+
+
+def _describe(verb: str, resource: Resource, namespace: str | None, name: str | None = None) -> str:
+    scope = "/".join(part for part in (namespace, name) if part)
+    return f"{verb} {resource.plural} {scope}".rstrip()

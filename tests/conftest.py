@@ -1,0 +1,23 @@
+"""Airflow's own settings for tests: they have to stand before anything imports it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+_HOME = Path(tempfile.mkdtemp(prefix="airflow-"))
+
+os.environ.update(
+    {
+        "AIRFLOW_HOME": str(_HOME),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_HOME / 'airflow.db'}",
+        "AIRFLOW__CORE__UNIT_TEST_MODE": "True",
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(_HOME / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(_HOME / "plugins"),
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(_HOME / "logs"),
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        "AIRFLOW__DISPATCH__DEPLOYMENT": "tests",
+    }
+)
