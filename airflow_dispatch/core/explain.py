@@ -49,7 +49,11 @@ def lines(observation: Observation, previous: Observation | None = None, since: 
     if previous == observation:
         age = _elapsed(since, observation.seen_at)
         return [Line(level, _join(_headline(observation, short=True), f"unchanged for {age}" if age else "unchanged"))]
-    text = _join(_headline(observation), _spent(observation, previous, since))
+    spent = _spent(observation, previous, since)
+    if observation.cause.kind is CauseKind.COMPLETED and spent.startswith("ran "):
+        text = _headline(observation, after=spent.removeprefix("ran "))
+    else:
+        text = _join(_headline(observation), spent)
     return [Line(level, text), *(Line(level, f"  {hint}") for hint in hints(observation))]
 
 
@@ -96,11 +100,11 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def _headline(observation: Observation, *, short: bool = False) -> str:
+def _headline(observation: Observation, *, short: bool = False, after: str = "") -> str:
     cause = observation.cause
     parts = [observation.state.value]
     if cause.kind is not CauseKind.NONE:
-        parts.append(cause.kind.value)
+        parts.append(f"{cause.kind} after {after}" if after else cause.kind.value)
     if cause.detail:
         parts.append("…" if short and cause.kind is not CauseKind.NONE else cause.detail)
     elif cause.kind is CauseKind.NONE:

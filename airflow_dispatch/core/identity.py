@@ -17,6 +17,8 @@ EPOCH_FACTOR: Final = 1_000_000
 MAX_SUBMISSION: Final = EPOCH_FACTOR - 1
 MAX_NUMBER: Final = EPOCH_FACTOR - 1
 
+_MAX_DIGITS: Final = 19
+
 _NAME = re.compile(r"dj-([0-7][0-9a-hjkmnp-tv-z]{25})-s([1-9][0-9]{0,5})")
 _COMMENT = re.compile(r"dispatch:s=([1-9][0-9]{0,5});a=([1-9][0-9]*)")
 _DECIMAL = re.compile(r"0|[1-9][0-9]*")
@@ -60,7 +62,7 @@ def parse_job_id(text: str) -> str:
 
 def parse_decimal(text: str | None) -> int | None:
     """A decimal without sign or leading zero, else None; so ``"01"``, ``"+1"`` and ``"1.0"`` are not counters."""
-    return int(text) if text is not None and len(text) <= 19 and _DECIMAL.fullmatch(text) else None
+    return int(text) if text is not None and len(text) <= _MAX_DIGITS and _DECIMAL.fullmatch(text) else None
 
 
 def format_comment(submission: int, attempt: int) -> str:

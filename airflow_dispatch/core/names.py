@@ -55,7 +55,7 @@ ENV_SUBMISSION: Final = "DISPATCH_SUBMISSION"
 ENV_EPOCH: Final = "DISPATCH_EPOCH"
 ENV_ATTEMPT: Final = "DISPATCH_ATTEMPT"
 ENV_INPUT_EPOCH_PREFIX: Final = "DISPATCH_K8S_EPOCH_PREFIX"
-ENV_INPUT_TOKEN_PREFIX: Final = "DISPATCH_K8S_TOKEN_PREFIX"
+ENV_INPUT_TOKEN_PREFIX: Final = "DISPATCH_K8S_TOKEN_PREFIX"  # noqa: S105 (a variable's name)
 ENV_INPUT_ADMISSION: Final = "DISPATCH_K8S_ADMISSION"
 ENV_INPUT_RESTART: Final = "DISPATCH_K8S_RESTART"
 ENV_INPUT_WORKDIR: Final = "DISPATCH_K8S_WORKDIR"
@@ -101,7 +101,7 @@ API_VERSION_JOBSET: Final = "jobset.x-k8s.io/v1alpha2"
 
 
 def object_name(job_id: str, submission: int) -> str:
-    """The name of the TrainJob, its JobSet and its runtime copy: ``dj-<lowercase JobID>-s<N>``, 37 characters at most."""
+    """The name of TrainJob, JobSet and runtime copy: ``dj-<lowercase JobID>-s<N>``, at most 37 characters."""
     return f"dj-{job_id.lower()}-s{submission}"
 
 

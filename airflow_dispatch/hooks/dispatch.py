@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_dispatch.adapter import Adapter, Settings
 from airflow_dispatch.core.errors import ConfigurationError
+from airflow_dispatch.core.snapshot import Site
 from airflow_dispatch.hooks.connection import Connection, read_connection
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.hub import Hub, shared_hub
@@ -101,7 +102,9 @@ class DispatchHook(BaseHook):
     async def hub(self) -> AsyncIterator[Hub]:
         """The watches on the namespace that all waiting tasks of this process share."""
         await self.load()
-        async with shared_hub(self.connection.cluster, self.namespace) as hub:
+        connection = self.connection
+        site = Site(node_loss_taints=connection.node_loss_taints, disruption_taints=connection.disruption_taints)
+        async with shared_hub(connection.cluster, self.namespace, site=site) as hub:
             yield hub
 
     def get_conn(self) -> Any:

@@ -127,11 +127,15 @@ async def _load_kubeconfig(config: ClusterConfig, into: Configuration) -> tuple[
         content = dict(config.kubeconfig_dict)
         loader = await load_kube_config_from_dict(content, context=config.context, client_configuration=into)
         return loader, "the connection's inline kubeconfig"
-    path = os.path.expanduser(config.kubeconfig or default_kubeconfig())  # noqa: PTH111 (may be several, joined)
-    if not any(map(os.path.exists, path.split(os.pathsep))):
+    path = os.path.expanduser(config.kubeconfig or default_kubeconfig())  # noqa: PTH111, ASYNC240 (may be several, joined)
+    if not await asyncio.to_thread(_any_exists, path.split(os.pathsep)):
         raise ConfigurationError(f"there is no kubeconfig at {path} on host {socket.gethostname()}")
     loader = await load_kube_config(config_file=path, context=config.context, client_configuration=into)
     return loader, f"kubeconfig {path}"
+
+
+def _any_exists(paths: list[str]) -> bool:
+    return any(os.path.exists(path) for path in paths)  # noqa: PTH110 (as they stand in KUBECONFIG)
 
 
 def _tls_context(loaded: Configuration, where: str) -> ssl.SSLContext:

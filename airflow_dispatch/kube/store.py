@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from airflow_dispatch.core import identity, names
-from airflow_dispatch.core.classify import classify
+from airflow_dispatch.core.classify import end_of
 from airflow_dispatch.core.objects import (
     Event,
     Job,
@@ -127,7 +127,7 @@ class Store:
         )
 
     def bound_nodes(self) -> set[str]:
-        """The names of the Nodes that live pods are bound to."""
+        """The names of the Nodes that live pods of TrainJobs are bound to."""
         return {pod.spec.node_name for pod in self._all("Pod", Pod) if pod.spec.node_name}
 
     def leftovers(self) -> Leftovers:
@@ -153,6 +153,8 @@ class Store:
         touched: set[str] = set()
         if old is not None and old.metadata.uid != item.metadata.uid:
             touched |= self._remove(kind, old)
+        if isinstance(item, Pod) and not _owners(item):
+            return touched if old is None else touched | self._remove(kind, old)
         if isinstance(old, TrainJob) and isinstance(item, TrainJob):
             self._note_erased_end(old, item)
         of_kind[key] = item
@@ -170,7 +172,9 @@ class Store:
             return
         snapshot = self.snapshot(old.metadata.name)
         if snapshot is not None:
-            self._ends[old.metadata.uid] = classify(snapshot, ended).cause
+            end = end_of(snapshot, ended)
+            if end is not None:
+                self._ends[old.metadata.uid] = end
 
     def _remove(self, kind: str, item: Object) -> set[str]:
         key = item.metadata.name

@@ -50,7 +50,7 @@ def job_of(operator: SubmitTrainJobOperator, hook: DispatchHook, context: Any) -
         runtime=operator.runtime,
         image=operator.image,
         num_nodes=_number("num_nodes", operator.num_nodes),
-        num_proc_per_node=operator.num_proc_per_node,
+        num_proc_per_node=_number("num_proc_per_node", operator.num_proc_per_node),
         resources_per_node=operator.resources_per_node,
         env=operator.env,
         work_dir=operator.work_dir,
@@ -72,9 +72,7 @@ async def submit(hook: DispatchHook, job: TrainingJob, task_instance: Any, log: 
             job, origin_of(hook, task_instance), task_instance.try_number, str(task_instance.id)
         )
         observation = submitted.observation
-        nodes = f"{job.num_nodes} node{'' if job.num_nodes == 1 else 's'}"
-        text = f"{submitted.action} {observation.ref}: {nodes}, runtime {job.runtime}, {observation.state}"
-        log.log(logging.INFO, "%s", text)
+        log.log(logging.INFO, "%s %s: %s, %s", submitted.action, observation.ref, _shape(job), observation.state.value)
         if opens and observation.state is State.GATED:
             try:
                 observation = await adapter.open(JobReference.of(observation).name, uid=observation.uid)
@@ -92,11 +90,16 @@ async def open_job(hook: DispatchHook, reference: JobReference) -> Observation:
         return await adapter.open(reference.name, uid=reference.uid or None)
 
 
+def _shape(job: TrainingJob) -> str:
+    nodes = "" if job.num_nodes is None else f"{job.num_nodes} node{'' if job.num_nodes == 1 else 's'}, "
+    return f"{nodes}runtime {job.runtime}"
+
+
 def _number(name: str, value: int | str | None) -> int | None:
     """A number that may have come out of a template as text."""
-    if value is None or value == "":
-        return None
+    if not isinstance(value, str):
+        return value
     try:
-        return int(value)
-    except (TypeError, ValueError):
+        return int(value) if value else None
+    except ValueError:
         raise InvalidJob(f"{name} {value!r} is not a whole number") from None

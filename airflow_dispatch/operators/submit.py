@@ -42,13 +42,13 @@ class SubmitTrainJobOperator(BaseOperator):
     :param runtime: name of the ClusterTrainingRuntime, or of a TrainingRuntime in the job's namespace, to build on.
     :param image: container image of the ranks; None: the runtime's.
     :param num_nodes: how many ranks, one pod each; at least 1; None: the runtime's.
-    :param num_proc_per_node: processes a rank starts, as Trainer takes it: a number, ``auto``, ``cpu`` or ``gpu``;
-        None: the runtime's.
+    :param num_proc_per_node: processes that each rank starts; at least 1; None: the runtime's.
     :param resources_per_node: resources of each rank in Kubernetes' quantities, such as
-        ``{"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": 1}``, requested and limited alike.
+        ``{"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": 1}``, requested and limited alike; or apart, under the keys
+        ``requests`` and ``limits``; None: the runtime's.
     :param env: environment variables of the ranks, text to text. Names under ``DISPATCH_`` are taken.
-    :param work_dir: the directory in which ``argv`` starts; None: the image's.
-    :param time_limit: the longest the job may run once it runs, a timedelta or seconds, kept by Trainer
+    :param work_dir: the absolute path of the directory in which ``argv`` starts; None: the image's.
+    :param time_limit: the longest the job may run once it runs, a timedelta or seconds (whole ones, at least 1), kept by Trainer
         (``activeDeadlineSeconds``). The task's ``execution_timeout`` limits the whole try, queueing included.
     :param labels: labels of the TrainJob. Prefixes of dispatch, Kueue, Trainer and JobSet are refused.
     :param annotations: annotations of the TrainJob, likewise.
@@ -58,7 +58,7 @@ class SubmitTrainJobOperator(BaseOperator):
     :param kubernetes_conn_id: the ``kubernetes`` connection that names the cluster. Worker and triggerer must know it.
     """
 
-    template_fields: ClassVar[Sequence[str]] = (
+    template_fields: Sequence[str] = (
         "argv",
         "runtime",
         "image",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError, TaskDeferralTimeout
@@ -181,7 +181,7 @@ class OpenTrainJobOperator(BaseOperator):
     :param kubernetes_conn_id: the ``kubernetes`` connection that names the cluster; templated.
     """
 
-    template_fields: ClassVar[Sequence[str]] = ("job", "namespace", "kubernetes_conn_id")
+    template_fields: Sequence[str] = ("job", "namespace", "kubernetes_conn_id")
     ui_color = "#dbe7f5"
 
     def __init__(

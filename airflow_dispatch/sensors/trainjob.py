@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
@@ -42,7 +42,7 @@ class TrainJobSensor(BaseSensorOperator):
     ``timeout`` is the longest it waits.
     """
 
-    template_fields: ClassVar[Sequence[str]] = ("job", "namespace", "kubernetes_conn_id")
+    template_fields: Sequence[str] = ("job", "namespace", "kubernetes_conn_id")
     ui_color = "#e4e0f4"
 
     def __init__(

@@ -65,16 +65,15 @@ def gone(ref: str, job_id: str, submission: int, uid: str, seen_at: datetime) ->
     )
 
 
-def timed_out(last: Observation, seconds: float | None) -> Observation:
+def timed_out(last: Observation, seconds: float | None, now: datetime) -> Observation:
     """The outcome of a task whose ``execution_timeout`` has passed, with what the job was doing then."""
     limit = f"execution_timeout of {seconds:g} s has passed" if seconds else "execution_timeout has passed"
-    doing = f"it was {last.state.value}"
+    doing = f"the job was {last.state.value}"
     if last.cause.kind is not CauseKind.NONE:
         doing = f"{doing}, {last.cause.kind.value}"
     detail = "; ".join(part for part in (limit, doing, last.cause.detail) if part)
-    return msgspec.structs.replace(
-        last, state=State.ENDED, cause=Cause(kind=CauseKind.TIMEOUT, detail=detail, at=last.cause.at)
-    )
+    cause = Cause(kind=CauseKind.TIMEOUT, detail=detail)
+    return msgspec.structs.replace(last, state=State.ENDED, cause=cause, seen_at=now)
 
 
 def _shortened(text: str) -> str:

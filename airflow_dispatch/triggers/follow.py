@@ -9,18 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from airflow_dispatch.adapter import Adapter
 from airflow_dispatch.core.classify import classify
-from airflow_dispatch.core.errors import ConfigurationError, DispatchError, Forbidden, PodsRemain, Unreachable
+from airflow_dispatch.core.errors import (
+    ConfigurationError,
+    DispatchError,
+    NotFound,
+    PodsRemain,
+    Refused,
+    Unreachable,
+)
 from airflow_dispatch.core.observation import CauseKind, Observation, State
 from airflow_dispatch.core.snapshot import Snapshot
 from airflow_dispatch.hooks.dispatch import DispatchHook
 from airflow_dispatch.kube.hub import Hub
+from airflow_dispatch.kube.paths import TRAINJOBS
 from airflow_dispatch.triggers.event import gone, make_event, timed_out
 from airflow_dispatch.triggers.journal import Journal, Log
 from airflow_dispatch.triggers.output import Output, last_lines
@@ -34,13 +43,14 @@ _OUTPUT_PUBLISHED: Final = 30.0
 """Seconds between two publications of how far rank 0's output was shown."""
 _RETRY: Final = 10.0
 """Seconds before a cluster that could not be reached is tried again."""
+_UNREACHABLE: Final = "the cluster can't be reached, trying again: {}"
 
 _FAILING_POD = re.compile(r"pod (\S+): ")
 
 
 @dataclass(frozen=True)
 class Waited:
-    """What is waited for, and how."""
+    """What is waited for, and how; an empty ``uid`` takes whatever object has the name."""
 
     namespace: str
     name: str
@@ -62,7 +72,6 @@ class Follower:
         self._journal = Journal(log)
         self._log = log
         self._task = task
-        self._output: Output | None = None
         self._output_published = 0.0
         self._trouble = ""
 
@@ -72,17 +81,18 @@ class Follower:
         while True:
             try:
                 async with self._hook.hub() as hub:
-                    return await self._watch(hub, position)
-            except (ConfigurationError, Forbidden) as error:
-                return make_event("error", None, f"the triggerer can't watch {self._ref}: {error}")
+                    output = Output(hub.client, self._waited.namespace, self._log, position)
+                    try:
+                        return await self._watch(hub, output)
+                    finally:
+                        position = output.position
+                        await output.finish(0)
+            except (ConfigurationError, Refused) as error:
+                return make_event("error", None, f"{self._ref} can't be watched: {error}")
             except Unreachable as error:
-                self._complain(f"the cluster can't be reached, trying again: {error}")
-                if self._is_late():
-                    return self._timeout()
-            finally:
-                if self._output is not None:
-                    position = self._output.position
-                    await self._output.finish(0)
+                self._complain(_UNREACHABLE.format(error))
+            if self._is_late():
+                return await self._timeout()
             await asyncio.sleep(self._pause(_RETRY))
 
     @property
@@ -99,94 +109,107 @@ class Follower:
         position = await self._task.read(OUTPUT_KEY)
         return position if isinstance(position, str) else None
 
-    async def _watch(self, hub: Hub, position: str | None) -> dict[str, Any]:
-        self._output = Output(hub.client, self._waited.namespace, self._log, position)
+    async def _watch(self, hub: Hub, output: Output) -> dict[str, Any]:
         adapter = Adapter(hub.client, self._waited.namespace, self._hook.settings)
-        async for snapshot in self._snapshots(hub):
-            now = datetime.now(UTC)
-            if snapshot is None or not self._is_it(snapshot):
-                return await self._end("gone", self._gone(now), now)
-            observation = classify(snapshot, now)
-            if observation.state is State.ENDED:
-                return await self._end("ended", observation, now, hub)
-            if self._journal.observe(observation, now):
-                await self._publish()
-            if self._is_late():
-                return self._timeout()
-            if self._waited.opens and observation.state is State.GATED:
-                await self._open(adapter)
-            if self._waited.stream_output:
-                self._output.attend(snapshot)
-                await self._publish_position()
+        async with aclosing(self._snapshots(hub)) as snapshots:
+            async for snapshot in snapshots:
+                now = datetime.now(UTC)
+                if snapshot is not None and self._is_it(snapshot):
+                    observation = classify(snapshot, now)
+                    if observation.state is State.ENDED:
+                        return await self._end("ended", observation, hub, output)
+                    await self._attend(snapshot, observation, adapter, output)
+                elif await self._is_gone(hub):
+                    return await self._end("gone", self._gone(now), hub, output)
+                if self._is_late():
+                    return await self._timeout()
         raise Unreachable("the watch ended")
 
-    async def _snapshots(self, hub: Hub) -> AsyncIterator[Snapshot | None]:
-        """The job as it is, at each change and at least once a tick; None when there is no such TrainJob."""
+    async def _attend(self, snapshot: Snapshot, observation: Observation, adapter: Adapter, output: Output) -> None:
+        """Does what a job that goes on asks for."""
+        if self._journal.observe(observation, datetime.now(UTC)):
+            await self._publish()
+        if self._waited.opens and observation.state is State.GATED:
+            await self._open(adapter)
+        if self._waited.stream_output:
+            output.attend(snapshot)
+            await self._publish_position(output)
+
+    async def _snapshots(self, hub: Hub) -> AsyncGenerator[Snapshot | None, None]:
+        """The job as it is, at each change and at least once a tick; None when the watches know no such TrainJob.
+
+        Nothing comes before the watches have been listed once; meanwhile, what keeps them from it is said.
+        """
         changes = hub.subscribe(self._waited.name)
-        upcoming: asyncio.Task[Snapshot | None] | None = None
+        upcoming = asyncio.ensure_future(anext(changes))
+        listed = False
         try:
             while True:
-                upcoming = upcoming or asyncio.ensure_future(anext(changes))
-                done, _ = await asyncio.wait({upcoming}, timeout=self._pause(_TICK))
-                if done:
-                    try:
-                        snapshot = upcoming.result()
-                    except StopAsyncIteration:
-                        return
-                    upcoming = None
+                await asyncio.wait({upcoming}, timeout=self._pause(_TICK))
+                if upcoming.done():
+                    snapshot, listed = upcoming.result(), True
+                    upcoming = asyncio.ensure_future(anext(changes))
                     yield snapshot
-                else:
+                elif listed:
                     yield hub.snapshot(self._waited.name)
+                elif self._is_late():
+                    raise Unreachable(hub.trouble or "the watches have not been listed in time")
+                if hub.trouble:
+                    self._complain(_UNREACHABLE.format(hub.trouble))
         finally:
-            if upcoming is not None:
-                upcoming.cancel()
-                await asyncio.wait({upcoming})
+            upcoming.cancel()
+            await asyncio.wait({upcoming})
             await changes.aclose()
 
     async def _open(self, adapter: Adapter) -> None:
         """Opens the job, when nothing of an earlier execution may still run; else says what it waits for."""
         try:
-            opened = await adapter.open(self._waited.name, uid=self._waited.uid)
+            await adapter.open(self._waited.name, uid=self._waited.uid or None)
         except PodsRemain as error:
             self._complain(f"waiting for pods of the previous execution to go: {', '.join(error.remaining)}")
         except DispatchError as error:
             self._complain(f"{self._ref} can't be opened yet: {error}")
         else:
             self._trouble = ""
-            admission = f" (admission {opened.execution.admission})" if opened.execution else ""
-            self._journal.say(f"opened{admission}")
+            self._log.log(logging.INFO, "opened")
 
-    async def _end(
-        self, status: str, observation: Observation, now: datetime, hub: Hub | None = None
-    ) -> dict[str, Any]:
-        output: list[str] = []
-        if self._output is not None:
-            await self._output.finish()
-            failing = _FAILING_POD.search(observation.cause.detail)
-            if hub is not None and observation.cause.kind is not CauseKind.COMPLETED and failing:
-                output = list(await last_lines(hub.client, self._waited.namespace, failing[1], self._output))
-        self._journal.observe(observation, now)
+    async def _end(self, status: str, observation: Observation, hub: Hub, output: Output) -> dict[str, Any]:
+        await output.finish()
+        failing = _FAILING_POD.search(observation.cause.detail)
+        tail: Sequence[str] = ()
+        if failing and observation.cause.kind is not CauseKind.COMPLETED:
+            tail = await last_lines(hub.client, self._waited.namespace, failing[1], output)
+        self._journal.observe(observation, datetime.now(UTC))
         await self._publish()
-        return make_event(status, observation, self._journal.last_line, output)
+        return make_event(status, observation, self._journal.last_line, tail)
 
     def _is_it(self, snapshot: Snapshot) -> bool:
         return self._waited.uid in ("", snapshot.trainjob.metadata.uid)
+
+    async def _is_gone(self, hub: Hub) -> bool:
+        """Asks the API server itself: a job that was created a moment ago may not have come through the watch yet."""
+        try:
+            found = await hub.client.read(TRAINJOBS, self._waited.name, self._waited.namespace)
+        except NotFound:
+            return True
+        return self._waited.uid not in ("", found.metadata.uid)
 
     def _gone(self, now: datetime) -> Observation:
         waited = self._waited
         return gone(self._ref, waited.job_id, waited.submission, waited.uid, now)
 
-    def _timeout(self) -> dict[str, Any]:
+    async def _timeout(self) -> dict[str, Any]:
         now = datetime.now(UTC)
-        observation = timed_out(self._journal.previous or self._gone(now), self._waited.time_limit)
+        observation = timed_out(self._journal.previous or self._gone(now), self._waited.time_limit, now)
         self._journal.observe(observation, now)
+        await self._publish()
         return make_event("timeout", observation, self._journal.last_line)
 
     def _is_late(self) -> bool:
         return self._waited.deadline is not None and datetime.now(UTC) >= self._waited.deadline
 
     def _pause(self, seconds: float) -> float:
-        """Seconds to wait, shortened so that the deadline is not passed in one's sleep."""
+        """Seconds to wait, shortened so that the deadline does not pass meanwhile."""
         if self._waited.deadline is None:
             return seconds
         return max(0.0, min(seconds, (self._waited.deadline - datetime.now(UTC)).total_seconds()))
@@ -195,17 +218,17 @@ class Follower:
         """Says what stands in the way, once for as long as it is the same."""
         if text != self._trouble:
             self._trouble = text
-            self._journal.say(text, logging.WARNING)
+            self._log.log(logging.WARNING, "%s", text)
 
     async def _publish(self) -> None:
         if self._task is not None:
             await self._task.publish({STATUS_KEY: self._journal.published()})
 
-    async def _publish_position(self) -> None:
+    async def _publish_position(self, output: Output) -> None:
         """Publishes how far the output was shown, so that a restart repeats half a minute of it at most."""
         now = asyncio.get_running_loop().time()
-        if self._task is None or self._output is None or self._output.position is None:
+        if self._task is None or output.position is None:
             return
         if now - self._output_published >= _OUTPUT_PUBLISHED:
             self._output_published = now
-            await self._task.publish({OUTPUT_KEY: self._output.position})
+            await self._task.publish({OUTPUT_KEY: output.position})

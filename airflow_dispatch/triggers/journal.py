@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -44,6 +43,7 @@ class Journal:
             self._previous = msgspec.convert(published["observation"], Observation)
             self._since = msgspec.convert(published["since"], datetime | None)
             self._logged_at = msgspec.convert(published["logged_at"], datetime | None)
+            self.last_line = msgspec.convert(published["line"], str)
         except (KeyError, TypeError, msgspec.ValidationError):
             self._previous = self._since = self._logged_at = None
 
@@ -70,10 +70,6 @@ class Journal:
             self._log.log(line.level, "%s", line.text)
         self._previous, self._logged_at = observation, now
         return changed
-
-    def say(self, text: str, level: int = logging.INFO) -> None:
-        """Logs a line about the waiting itself."""
-        self._log.log(level, "%s", text)
 
     def _is_due(self, now: datetime) -> bool:
         return self._logged_at is None or now - self._logged_at >= REPEAT

@@ -55,7 +55,7 @@ class TrainJobTrigger(BaseTrigger):
         stream_output: bool = True,
         **_ignored: Any,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.kubernetes_conn_id = kubernetes_conn_id
         self.namespace = namespace
         self.name = name
@@ -94,7 +94,7 @@ class TrainJobTrigger(BaseTrigger):
         """Fires one event, as :mod:`airflow_dispatch.triggers.event` describes it, and returns at once."""
         event = await self.wait()
         self._fired = True
-        yield TriggerEvent(event)
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def wait(self, task_instance: Any = None) -> dict[str, Any]:
         """The wait itself, for a worker that does not defer too; ``task_instance`` is then the worker's."""

@@ -6,7 +6,7 @@ a healthy job: submission 1, opened, admitted once (A = 1, J = 0), with two rank
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ from airflow_dispatch.core import names
 from airflow_dispatch.core.classify import classify
 from airflow_dispatch.core.objects import Event, Job, JobSet, Node, Pod, TrainingRuntime, TrainJob, Workload
 from airflow_dispatch.core.observation import Cause, Observation
-from airflow_dispatch.core.snapshot import CapturedPod, NodeAbsence, NodeView, Site, Snapshot
+from airflow_dispatch.core.snapshot import CapturedPod, NodeAbsence, Site, Snapshot
 
 JOB_ID = "01K6NJRFAE13R8H0C3SWZGBJ7R"
 NAME = names.object_name(JOB_ID, 1)
@@ -39,7 +39,9 @@ def stamp(seconds: float) -> str:
     return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def condition(kind: str, reason: str = "", message: str = "", *, status: str = "True", since: float = 0) -> dict[str, Any]:
+def condition(
+    kind: str, reason: str = "", message: str = "", *, status: str = "True", since: float = 0
+) -> dict[str, Any]:
     """A condition whose last transition was ``since``."""
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": stamp(since)}
 
@@ -140,7 +142,13 @@ class PodBuilder(_Builder):
         return self.phase("Failed" if code else "Succeeded").ended("node", code, reason, message, finished=finished)
 
     def ended(
-        self, container: str, code: int, reason: str = "Error", message: str | None = None, *, finished: float | None = 10
+        self,
+        container: str,
+        code: int,
+        reason: str = "Error",
+        message: str | None = None,
+        *,
+        finished: float | None = 10,
     ) -> Self:
         """One container has ended; the phase stays."""
         return self.container(container, {"terminated": exited(code, reason, message, finished=finished)})
@@ -179,7 +187,9 @@ class PodBuilder(_Builder):
         return self
 
 
-def exited(code: int, reason: str = "Error", message: str | None = None, *, finished: float | None = 10) -> dict[str, Any]:
+def exited(
+    code: int, reason: str = "Error", message: str | None = None, *, finished: float | None = 10
+) -> dict[str, Any]:
     """A container's ``terminated`` state."""
     finished_at = stamp(finished) if finished is not None else None
     return {"exitCode": code, "reason": reason, "message": message, "finishedAt": finished_at}
@@ -360,5 +370,3 @@ class Scenario:
 
 def scenario(*pods: PodBuilder, mode: str = "plain") -> Scenario:
     return Scenario(*pods, mode=mode)
-
-

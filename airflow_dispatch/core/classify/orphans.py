@@ -62,7 +62,7 @@ class _Finder:
         return self._orphaned(pod.metadata, owner, _trainjob_name(pod))
 
     def _orphaned(self, metadata: Metadata, trainjob_uid: str | None, name: str) -> bool:
-        """By the TrainJob's UID; where that can't be known, what is older than the TrainJob of its name is an orphan."""
+        """By the TrainJob's UID; where that can't be known, by whether it is older than the TrainJob of its name."""
         if trainjob_uid is not None:
             return trainjob_uid not in self._trainjob_uids
         trainjob = self._trainjobs.get(name)

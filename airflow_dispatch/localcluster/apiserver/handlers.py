@@ -162,11 +162,10 @@ class Handlers:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         response.enable_chunked_encoding()
         async with aclosing(stream(self._logs, pod, options)) as lines:
-            # What is refused is refused before the first line; only then may the response begin.
-            first = None if options.follow else await anext(lines, None)
+            # What is refused is refused before the first chunk; only then may the response begin.
+            first = await anext(lines, b"")
             await response.prepare(request)
-            if first is not None:
-                await response.write(first)
+            await response.write(first)
             async for line in lines:
                 await response.write(line)
         await response.write_eof()

@@ -137,10 +137,14 @@ async def stream(source: LogSource, pod: Object, options: LogOptions) -> AsyncGe
     """The log as the client asked for it, one line with its newline at a time.
 
     ``tailLines`` counts the lines that stand when the request comes; what is followed comes on top. ``limitBytes``
-    cuts in mid-line, as the real server does.
+    cuts in mid-line, as the real server does. With ``follow`` an empty chunk says that the log is open, so that a
+    response can begin before a quiet container writes its next line.
     """
     left = options.limit_bytes
     async for line in _tailed(source, pod, options):
+        if line is None:
+            yield b""
+            continue
         chunk = _written(line, timestamps=options.timestamps)
         if left is not None:
             chunk = chunk[:left]
@@ -150,7 +154,7 @@ async def stream(source: LogSource, pod: Object, options: LogOptions) -> AsyncGe
             return
 
 
-async def _tailed(source: LogSource, pod: Object, options: LogOptions) -> AsyncGenerator[LogLine, None]:
+async def _tailed(source: LogSource, pod: Object, options: LogOptions) -> AsyncGenerator[LogLine | None, None]:
     container = container_of(pod, options.container)
     tail: deque[LogLine] | None = None if options.tail_lines is None else deque(maxlen=options.tail_lines)
     lines = source.read(pod, container, previous=options.previous, follow=options.follow)
@@ -159,6 +163,7 @@ async def _tailed(source: LogSource, pod: Object, options: LogOptions) -> AsyncG
             for kept in tail or ():
                 yield kept
             tail = None
+            yield None
         elif options.since is not None and line.time < options.since:
             continue
         elif tail is not None:

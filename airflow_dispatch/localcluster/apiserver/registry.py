@@ -131,14 +131,14 @@ class Registry(Reads):
         name = new["metadata"]["name"]
         if resource.namespaced:
             self._check_namespace(resource, new["metadata"]["namespace"], name)
-        if self._find(resource, namespace, name) is not None:
-            raise errors.already_exists(resource, name)
         apply_defaults(resource, new, toleration_seconds=self.toleration_seconds)
         if resource == PODS:
             classes = {entry["metadata"]["name"]: entry for entry in self._store.items(PRIORITY_CLASSES)}
             complete_priority(new, classes)
         new = self._admit(resource, new, None)
         validation.check_object(resource, new, None)
+        if self._find(resource, new["metadata"].get("namespace"), name) is not None:
+            raise errors.already_exists(resource, name)
         if dry_run:
             return clone(new)  # type: ignore[no-any-return]
         stored = self._write(resource, None, new, field_manager)

@@ -40,7 +40,7 @@ class PodNames:
     def open_file(self, pod: dict[str, Any], address: str, path: Path) -> None:
         """Writes the pod's hosts file, and keeps it current until :meth:`forget`."""
         uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
-        own = [*_names(pod)[:1], hostname_of(pod)]
+        own = [*_names(pod), hostname_of(pod)]
         self._files[uid] = (namespace, path, f"{address}\t{' '.join(own)}\n")
         self._write(uid)
         self.publish(pod, address)
@@ -72,7 +72,7 @@ class PodNames:
     def _write(self, uid: str) -> None:
         namespace, path, own = self._files[uid]
         # Newest first: while a pod and its successor of the same name are both there, the name is the successor's.
-        others = reversed(self._lines.get(namespace, {}).values())
+        others = (line for of, line in reversed(self._lines.get(namespace, {}).items()) if of != uid)
         text = _HEADER + own + "".join(others)
         if not path.exists():
             path.write_text(text)

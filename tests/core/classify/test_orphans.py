@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from airflow_dispatch.core import names
@@ -49,11 +51,9 @@ def test_everything_of_a_trainjob_that_is_gone_is_its_own_object() -> None:
     found = find(pod("a").on("node-0").running(), jobsets=(jobset(),), jobs=(job(),), runtimes=(runtime(),))
 
     execution = Execution(admission=1, restart=0, number=1, epoch=1_000_001, token=f"{JOB_ID}.1.0.1.0")
-    common = {"job_id": JOB_ID, "submission": 1, "attempt": 0, "cause": UNKNOWN, "foreign": True}
+    common: dict[str, Any] = {"job_id": JOB_ID, "submission": 1, "attempt": 0, "cause": UNKNOWN, "foreign": True}
     assert found == [
-        Observation(
-            ref=f"ml/jobset/{NAME}", uid="jobset-uid", state=State.RUNNING, execution=execution, **common
-        ),
+        Observation(ref=f"ml/jobset/{NAME}", uid="jobset-uid", state=State.RUNNING, execution=execution, **common),
         Observation(ref="ml/pod/a", uid="uid-a", state=State.RUNNING, execution=execution, **common),
         Observation(ref=f"ml/trainingruntime/{NAME}", uid="runtime-uid", state=State.ENDED, **common),
     ]
@@ -107,7 +107,9 @@ def test_execution_of_a_jobset_is_of_its_own_pods() -> None:
     theirs = job()
     theirs.metadata["uid"] = "other-job"
     theirs.owned_by("JobSet", "other-jobset")
-    found = find(pod("a"), pod("b", admission=5).owned_by("Job", "other-job"), jobsets=(jobset(),), jobs=(job(), theirs))
+    found = find(
+        pod("a"), pod("b", admission=5).owned_by("Job", "other-job"), jobsets=(jobset(),), jobs=(job(), theirs)
+    )
     by_ref = {each.ref: each.execution for each in found}
     execution = by_ref[f"ml/jobset/{NAME}"]
     assert execution is not None

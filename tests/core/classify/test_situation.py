@@ -69,7 +69,7 @@ def test_gate_that_means_nothing() -> None:
 
 def test_remaining_pods_in_order_of_name_with_their_nodes() -> None:
     found = running().suspended()
-    found.pods += [pod("c").on("gone").running(), pod("d").phase("Pending")]
+    found.pods += [pod("c", index=2).on("gone").running(), pod("d", index=3).phase("Pending")]
     found.nodes = [node("node-0"), node("node-1").lost().tainted(names.TAINT_OUT_OF_SERVICE)]
     assert found.notes()[1:] == [
         "remaining pods: a on node-0 (Ready=True), b on node-1 (Ready=Unknown, out-of-service), c on gone (gone), d"

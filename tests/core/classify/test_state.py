@@ -59,14 +59,14 @@ def test_complete_beats_failed() -> None:
 def test_verdict_stands_when_the_end_was_erased() -> None:
     job = healthy()
     job.trainjob.annotated(
-        verdict='{"kind":"out-of-memory","provenance":"derived","detail":"pod a: OOMKilled","at":"2026-01-01T00:00:05Z"}'
+        verdict='{"kind":"out-of-memory","provenance":"derived","detail":"pod a: OOM","at":"2026-01-01T00:00:05Z"}'
     )
 
     found = job.observe()
 
     assert found.state is State.ENDED
     assert (found.cause.kind, found.cause.provenance, found.cause.at) == ("out-of-memory", "derived", at(5))
-    assert found.cause.detail.startswith("pod a: OOMKilled; remaining pods: a on node-0")
+    assert found.cause.detail.startswith("pod a: OOM; remaining pods: a on node-0")
 
 
 def test_verdict_gives_way_to_an_end_that_shows() -> None:

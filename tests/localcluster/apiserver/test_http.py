@@ -256,8 +256,9 @@ def test_logs_over_http(registry: Registry, tmp_path: Path, scripted_logs: LogSo
         log = "/api/v1/namespaces/default/pods/p/log"
         assert await send("GET", f"{log}?tailLines=1") == (200, "main 2\n")
         assert await send("GET", f"{log}?follow=true&tailLines=1") == (200, "main 2\nmain 3 of p\n")
-        code, body = await send("GET", f"{log}?container=other")
-        assert (code, body["message"]) == (400, "container other is not valid for pod p")
+        for query in ("container=other", "container=other&follow=true"):
+            code, body = await send("GET", f"{log}?{query}")
+            assert (code, body["message"]) == (400, "container other is not valid for pod p")
 
     serving(registry, tmp_path, scenario, logs=scripted_logs)
 

@@ -201,6 +201,17 @@ def test_webhooks_see_and_change_what_is_written_but_not_the_status(registry: Re
     assert seen == ["CREATE", "UPDATE"]
 
 
+def test_a_webhook_refuses_before_a_taken_name_does(registry: Registry) -> None:
+    registry.create(TRAINJOBS, "default", trainjob())
+
+    def validate(obj: Object, old: Object | None, operation: str, /) -> None:
+        raise denied_by_webhook("validator", f"{operation} of {obj['metadata']['name']} after {old}")
+
+    registry.add_admission(TRAINJOBS, validate=validate)
+    with pytest.raises(ApiError, match="denied the request: CREATE of t after None"):
+        registry.create(TRAINJOBS, "default", trainjob())
+
+
 def test_deleting_with_another_uid_fails_with_the_real_body(registry: Registry) -> None:
     uid = registry.create(TRAINJOBS, "default", trainjob())["metadata"]["uid"]
     with pytest.raises(ApiError) as refused:

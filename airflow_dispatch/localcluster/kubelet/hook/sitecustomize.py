@@ -7,6 +7,7 @@ the hosts file first; programs that are not Python don't know the pods' names.
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import os
 import socket

@@ -1,0 +1,54 @@
+"""The rule between submissions: what is left of a job's other submissions when one of them is to be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_dispatch.core import names
+from airflow_dispatch.core.classify.conditions import true
+from airflow_dispatch.core.classify.pods import PodView
+from airflow_dispatch.core.classify.remaining import describe_remaining, may_run
+from airflow_dispatch.core.identity import Submission, parse_name
+from airflow_dispatch.core.objects import Object, Pod
+from airflow_dispatch.core.snapshot import Leftovers
+
+__all__ = ["of_other_submissions"]
+
+
+def of_other_submissions(leftovers: Leftovers, own: Submission) -> tuple[str, ...]:
+    """What of the job's other submissions may still run or make pods; empty when ``own`` may be opened.
+
+    A pod is written as in section 8. A Job that is neither finished nor suspended, and a JobSet that is neither and
+    whose TrainJob is gone, may make pods at any moment, so each counts as long as it is there.
+    """
+    views = [PodView(pod, leftovers.node_of(pod), live=True) for pod in leftovers.pods if _is_other(_owner(pod), own)]
+    pods = [describe_remaining(view, view.node) for view in sorted(views, key=lambda each: each.name) if may_run(view)]
+    return (*pods, *_makers(leftovers, own))
+
+
+def _makers(leftovers: Leftovers, own: Submission) -> Iterator[str]:
+    for jobset in leftovers.jobsets:
+        done = true(jobset.status, "Completed") or true(jobset.status, "Failed")
+        if _is_other(jobset.metadata.name, own) and not done and jobset.spec.suspend is not True:
+            yield f"JobSet {jobset.metadata.name}"
+    for job in leftovers.jobs:
+        done = true(job.status, "Complete") or true(job.status, "Failed")
+        if _is_other(_owner(job), own) and not done and job.spec.suspend is not True:
+            yield f"Job {job.metadata.name}"
+
+
+def _owner(item: Object) -> str:
+    """The TrainJob's name, by JobSet's label, else by our own two."""
+    metadata = item.metadata
+    by_jobset = metadata.label(names.LABEL_JOBSET_NAME)
+    if by_jobset and parse_name(by_jobset):
+        return by_jobset
+    job_id, number = metadata.label(names.LABEL_JOB_ID), metadata.label(names.LABEL_SUBMISSION)
+    if isinstance(item, Pod) and job_id and number and number.isdecimal():
+        return names.object_name(job_id, int(number))
+    return ""
+
+
+def _is_other(name: str, own: Submission) -> bool:
+    found = parse_name(name)
+    return found is not None and found.job_id == own.job_id and found.number != own.number

@@ -1,0 +1,20 @@
+"""Whether the machines that a TrainJob ran on are known to be off: what makes a restart safe (section 10, ``ceased``)."""
+
+from __future__ import annotations
+
+from airflow_dispatch.core.classify.nodes import processes_are_gone
+from airflow_dispatch.core.snapshot import NodeAbsence, Snapshot
+
+__all__ = ["ceased"]
+
+
+def ceased(snapshot: Snapshot) -> bool | None:
+    """Every Node that any of its pods ran on is gone or out of service.
+
+    None, unanswered: no pod of it is known, or a Node may not be read.
+    """
+    pods = [*snapshot.pods, *(each.pod for each in (*snapshot.captured, *snapshot.vanished))]
+    views = [snapshot.node_of(pod) for pod in pods if pod.spec.node_name]
+    if not views or NodeAbsence.NOT_READABLE in views:
+        return None
+    return all(processes_are_gone(view) for view in views)

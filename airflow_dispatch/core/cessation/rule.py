@@ -1,0 +1,114 @@
+"""The rule for one TrainJob that is about to be admitted (contract, section 12).
+
+An empty list of pods is not enough once the object has run: Trainer, JobSet and Job controllers may each be a step
+behind, and pods were seen to appear more than a second after an empty list. So the list is trusted only when JobSet
+and Jobs show that they have taken the suspension in.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from airflow_dispatch.core import names
+from airflow_dispatch.core.classify.conditions import true
+from airflow_dispatch.core.classify.facts import Facts
+from airflow_dispatch.core.classify.remaining import describe_remaining
+from airflow_dispatch.core.identity import parse_decimal
+from airflow_dispatch.core.objects import Job, JobSet, TrainJob
+from airflow_dispatch.core.snapshot import Snapshot
+
+__all__ = ["SECOND_LOOK_SECONDS", "Answer", "ask"]
+
+SECOND_LOOK_SECONDS: Final = 30.0
+"""How long what can't be dated must have held before a second empty list is believed."""
+
+
+class Answer(NamedTuple):
+    """``remaining``: ``<pod> on <node> (<node state>)`` of each pod that may still run.
+
+    ``unsettled`` says why an empty list is not believed yet; ``second_look`` the seconds after which the same state,
+    seen again, is believed, or None when something has to change first.
+    """
+
+    remaining: tuple[str, ...] = ()
+    unsettled: str = ""
+    second_look: float | None = None
+
+    @property
+    def nothing_runs(self) -> bool:
+        """The object may be admitted."""
+        return not self.remaining and not self.unsettled
+
+
+def ask(snapshot: Snapshot, now: datetime, *, held_for: float = 0.0) -> Answer:
+    """May anything of this TrainJob still run?
+
+    ``held_for``: seconds since the caller first got an answer with a ``second_look``, and the same one ever since.
+    """
+    facts = Facts(snapshot, now)
+    remaining = tuple(describe_remaining(view, facts.node_now(view)) for view in facts.remaining)
+    if remaining:
+        return Answer(remaining)
+    if _never_admitted(facts):
+        return Answer()
+    if snapshot.jobset is None:
+        if snapshot.jobs:
+            return Answer(unsettled="its JobSet is gone, its Jobs are not")
+        return _after_second_look("its JobSet is gone", held_for)
+    return _suspension(facts, snapshot.jobset, held_for)
+
+
+def _never_admitted(facts: Facts) -> bool:
+    """A is 0 and was never raised: nothing of it has run, and no controller makes pods of a suspended object."""
+    floor = parse_decimal(facts.metadata.annotation(names.ANNOTATION_ADMISSION_FLOOR))
+    return facts.patch_admission == 0 and not floor
+
+
+def _suspension(facts: Facts, jobset: JobSet, held_for: float) -> Answer:
+    if true(jobset.status, "Completed") or true(jobset.status, "Failed"):
+        return Answer()
+    unfinished = [job for job in facts.snapshot.jobs if not _finished(job)]
+    if jobset.spec.suspend is not True:
+        return Answer(unsettled="its JobSet is not suspended yet")
+    for job in unfinished:
+        if job.spec.suspend is not True:
+            return Answer(unsettled=f"Job {job.metadata.name} is not suspended yet")
+    if str(facts.patch_admission) not in _template_admissions(jobset):
+        return Answer(unsettled=f"its JobSet does not carry admission {facts.patch_admission} yet")
+    raised = _raised_at(facts.trainjob)
+    for item in (jobset, *unfinished):
+        suspended = true(item.status, "Suspended")
+        if suspended is None:
+            return Answer(unsettled=f"{item.metadata.name} does not confirm its suspension yet")
+        since = suspended.last_transition_time
+        if raised is None or since is None or since <= raised:
+            return _after_second_look("its suspension may be older than its last admission", held_for)
+    return Answer()
+
+
+def _after_second_look(why: str, held_for: float) -> Answer:
+    left = SECOND_LOOK_SECONDS - held_for
+    return Answer(unsettled=why, second_look=left) if left > 0 else Answer()
+
+
+def _finished(job: Job) -> bool:
+    return true(job.status, "Complete") is not None or true(job.status, "Failed") is not None
+
+
+def _raised_at(trainjob: TrainJob) -> datetime | None:
+    """When our patch entry was last written, which is the last raise of A."""
+    entries = [patch for patch in trainjob.spec.runtime_patches or () if patch.manager == names.PATCH_MANAGER]
+    return entries[0].time if entries else None
+
+
+def _template_admissions(jobset: JobSet) -> set[str]:
+    """A, as each replicated job's pod template carries it."""
+    found = set()
+    for replicated in jobset.spec.replicated_jobs or ():
+        value: Any = replicated
+        for key in ("template", "spec", "template", "metadata", "annotations", names.ANNOTATION_ADMISSION):
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, str):
+            found.add(value)
+    return found

@@ -1,0 +1,67 @@
+"""Every observation that the contract gives for the recordings of the real controllers, replayed through the store."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from airflow_dispatch.core.classify import classify, orphans
+from airflow_dispatch.core.objects import (
+    Event,
+    Job,
+    JobSet,
+    Node,
+    Object,
+    Pod,
+    TrainingRuntime,
+    TrainJob,
+    Workload,
+)
+from airflow_dispatch.core.observation import Observation
+from airflow_dispatch.kube.store import Store
+from tests.support.recordings import Expectation, Recording, expectations, recording
+
+KINDS: dict[str, type[Object]] = {
+    kind.__name__: kind for kind in (TrainJob, TrainingRuntime, JobSet, Job, Pod, Node, Event, Workload)
+}
+
+
+@pytest.mark.parametrize("expected", [*expectations("plain"), *expectations("kueue")], ids=str)
+def test_recorded_moment_is_classified_as_the_contract_says(expected: Expectation) -> None:
+    played = recording(expected.mode, expected.scenario)
+    until = played.time_of(expected.mark)
+    now = played.clock(until)
+
+    observation = _observe(_replay(played, until), played.name, expected.ref, now)
+
+    assert observation is not None
+    assert _only(expected.observation, json.loads(observation.to_json())) == expected.observation
+
+
+def _replay(played: Recording, until: float) -> Store:
+    """A store that has watched from the beginning."""
+    store = Store(played.head["namespace"])
+    for event, raw in played.events(until):
+        if raw["kind"] not in KINDS:
+            continue
+        store.apply(event, raw["kind"], msgspec.convert(raw, KINDS[raw["kind"]]))
+    return store
+
+
+def _observe(store: Store, name: str, ref: str | None, now: datetime) -> Observation | None:
+    if ref is not None:
+        return next((each for each in orphans(store.leftovers(), now) if each.ref == ref), None)
+    snapshot = store.snapshot(name)
+    return classify(snapshot, now) if snapshot is not None else None
+
+
+def _only(wanted: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """The fields of ``found`` that ``wanted`` has: fields that an expectation leaves out are not checked."""
+    return {
+        key: _only(value, found[key]) if isinstance(value, dict) and isinstance(found[key], dict) else found[key]
+        for key, value in wanted.items()
+    }

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from airflow_dispatch.core.observation import Cause, CauseKind, Execution, Observation, State
+from airflow_dispatch.triggers.journal import Journal
+
+START = datetime(2026, 11, 30, 12, tzinfo=UTC)
+RUNNING = Observation(
+    ref="ml/dj-x-s1",
+    job_id="X",
+    submission=1,
+    attempt=1,
+    uid="u-1",
+    state=State.RUNNING,
+    execution=Execution(admission=1, restart=0, number=1, epoch=1_000_001, token="t"),
+)
+LOST = msgspec.structs.replace(
+    RUNNING, cause=Cause(kind=CauseKind.NODE_LOST, detail="pod p: node node-1 Ready=Unknown (NodeStatusUnknown)")
+)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.lines: list[tuple[int, str]] = []
+
+    def log(self, level: int, message: str, *args: object) -> None:
+        self.lines.append((level, message % args))
+
+
+def seen(observation: Observation, minutes: float) -> tuple[Observation, datetime]:
+    now = START + timedelta(minutes=minutes)
+    return msgspec.structs.replace(observation, seen_at=now), now
+
+
+def test_a_line_when_something_changed_and_never_otherwise() -> None:
+    log = Recorder()
+    journal = Journal(log)
+
+    changes = [journal.observe(*seen(RUNNING, minute)) for minute in range(60)]
+
+    assert changes == [True] + [False] * 59
+    assert [level for level, _ in log.lines] == [logging.INFO]
+
+
+def test_a_stall_comes_again_every_ten_minutes_with_its_age() -> None:
+    log = Recorder()
+    journal = Journal(log)
+    journal.observe(*seen(LOST, 0))
+    first = len(log.lines)
+
+    for minute in range(1, 21):
+        journal.observe(*seen(LOST, minute))
+
+    assert [level for level, _ in log.lines[first:]] == [logging.WARNING] * 2
+    assert [text.rpartition("; ")[2] for _, text in log.lines[first:]] == [
+        "unchanged for 10 min",
+        "unchanged for 20 min",
+    ]
+
+
+def test_another_process_goes_on_where_this_one_stopped() -> None:
+    before = Journal(Recorder())
+    before.observe(*seen(LOST, 0))
+    log = Recorder()
+    after = Journal(log)
+
+    after.resume(json.loads(json.dumps(before.published())))
+    after.observe(*seen(LOST, 5))
+    after.observe(*seen(LOST, 10))
+
+    assert [text.rpartition("; ")[2] for _, text in log.lines] == ["unchanged for 10 min"]
+    assert after.last_line == before.last_line
+
+
+@pytest.mark.parametrize("published", [{}, {"observation": None}, {"observation": {"state": "odd"}}])
+def test_what_can_not_be_read_of_another_process_is_ignored(published: dict[str, object]) -> None:
+    log = Recorder()
+    journal = Journal(log)
+
+    journal.resume(published)
+    journal.observe(*seen(RUNNING, 0))
+
+    assert len(log.lines) == 1
