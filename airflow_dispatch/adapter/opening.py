@@ -1,142 +1,155 @@
-"""Open, hold and release: what lets a TrainJob run, and stops it (contract, sections 10 and 12)."""
+"""``open`` and ``release``: the two writes that admit an execution, each behind the never-two check (section 12)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+import asyncio
+import time
+from datetime import UTC, datetime
 from typing import Any
 
-from airflow_dispatch.core import manifest, names
-from airflow_dispatch.core.cessation import Cessation, cessation
-from airflow_dispatch.core.errors import PodsRemain, Refused
-from airflow_dispatch.core.identity import parse_decimal
-from airflow_dispatch.kube.store import Store
-
-__all__ = ["check_nothing_runs", "hold_in_force", "is_opened", "to_held", "to_opened", "to_released"]
-
-_HOLD_KEYS = (
-    names.ANNOTATION_HOLD_INSTANCE,
-    names.ANNOTATION_HOLD_SINCE,
-    names.ANNOTATION_HOLD_WHO,
-    names.ANNOTATION_HOLD_UNTIL,
-    names.ANNOTATION_HOLD_REASON,
+from airflow_dispatch.adapter.editing import (
+    HOLD_KEYS,
+    annotations_of,
+    drop_gate,
+    gates_of,
+    hold_of,
+    is_ended,
+    note_jobset,
 )
+from airflow_dispatch.adapter.reading import get_trainjob, read_namespace, read_snapshot, with_trainjob
+from airflow_dispatch.adapter.retrying import retrying
+from airflow_dispatch.adapter.target import Target
+from airflow_dispatch.core import cessation, manifest, names
+from airflow_dispatch.core.classify import classify
+from airflow_dispatch.core.errors import PodsRemain, Refused, Unreachable
+from airflow_dispatch.core.identity import parse_name
+from airflow_dispatch.core.objects import TrainJob
+from airflow_dispatch.core.observation import Observation
+from airflow_dispatch.core.snapshot import Snapshot
+from airflow_dispatch.kube import paths
+
+__all__ = ["open_trainjob", "release"]
+
+_LOOK_SECONDS = 1.0
 
 
-def check_nothing_runs(store: Store, ref: str, trainjobs: Iterable[str], *, settled: bool = False) -> None:
-    """Raises :class:`PodsRemain` unless nothing of these TrainJobs may still run.
+async def open_trainjob(target: Target, name: str, uid: str | None) -> Observation:
+    """Opens a gated TrainJob; one that is open already is only read."""
 
-    ``settled``: this is the second look, after :data:`~airflow_dispatch.core.cessation.SETTLING`.
-    """
-    blocking: list[str] = []
-    for name in trainjobs:
-        snapshot = store.snapshot(name)
-        if snapshot is None:
-            continue
-        found = cessation(snapshot)
-        blocking += found.remaining
-        if found.doubt and not (settled and found.settles):
-            blocking.append(f"{name} ({found.doubt})")
-    if blocking:
-        raise PodsRemain(ref, blocking)
+    async def once() -> Observation:
+        return await _open(target, name, uid)
+
+    return await retrying(once)
 
 
-def needs_a_second_look(store: Store, name: str) -> bool:
-    """Nothing stands against this TrainJob but a doubt that time removes."""
-    snapshot = store.snapshot(name)
-    found = cessation(snapshot) if snapshot is not None else Cessation()
-    return bool(found.doubt) and found.settles
+async def _open(target: Target, name: str, uid: str | None) -> Observation:
+    trainjob = await get_trainjob(target, name, uid)
+    ref = target.ref(name)
+    snapshot = await read_snapshot(target, trainjob)
+    opened = annotations_of(trainjob).get(names.ANNOTATION_OPENED) == "true" and names.GATE not in gates_of(trainjob)
+    if opened or is_ended(trainjob) or names.ANNOTATION_VERDICT in annotations_of(trainjob):
+        return classify(snapshot, datetime.now(UTC))
+    if trainjob["metadata"].get("deletionTimestamp"):
+        raise Refused(f"{ref} is being deleted")
+    queued = names.LABEL_KUEUE_QUEUE in (trainjob["metadata"].get("labels") or {})
+    await _check_other_submissions(target, trainjob)
+    if not queued:
+        _check(ref, cessation.ask(snapshot, datetime.now(UTC)))
+    drop_gate(trainjob)
+    annotations_of(trainjob)[names.ANNOTATION_OPENED] = "true"
+    note_jobset(trainjob, snapshot.jobset)
+    if not queued and not hold_of(trainjob):
+        manifest.raise_admission(trainjob)
+        trainjob["spec"]["suspend"] = False
+    answer = await target.client.replace(paths.TRAINJOBS, trainjob)
+    return classify(with_trainjob(snapshot, answer), datetime.now(UTC))
 
 
-def is_opened(trainjob: dict[str, Any]) -> bool:
-    """It was opened before, in either mode."""
-    return names.GATE not in _gates(trainjob)
+async def release(target: Target, name: str, instance: int, uid: str | None) -> Observation:
+    """Ends the hold of this instance; waits for the controllers to confirm the suspension, not for pods."""
+    first_look: list[float] = []
+
+    async def once() -> Observation:
+        return await _release(target, name, instance, uid, first_look)
+
+    while True:
+        try:
+            return await retrying(once)
+        except _LookAgain as again:
+            await asyncio.sleep(max(again.seconds, _LOOK_SECONDS))
 
 
-def hold_in_force(trainjob: dict[str, Any]) -> int:
-    """The instance of the hold in force, 0 for none."""
-    return parse_decimal(_annotations(trainjob).get(names.ANNOTATION_HOLD_INSTANCE)) or 0
-
-
-def to_opened(trainjob: dict[str, Any], jobset_uid: str | None = None) -> bool:
-    """Opens a TrainJob that was read; False when it is open already.
-
-    In plain mode it starts to run, unless a hold is in force; a queued one is left to Kueue.
-    """
-    if is_opened(trainjob):
-        return False
-    _note_jobset(trainjob, jobset_uid)
-    _drop_gate(trainjob)
+async def _release(target: Target, name: str, instance: int, uid: str | None, first_look: list[float]) -> Observation:
+    trainjob = await get_trainjob(target, name, uid)
+    ref = target.ref(name)
     if names.LABEL_KUEUE_QUEUE in (trainjob["metadata"].get("labels") or {}):
-        return True
-    _annotations(trainjob)[names.ANNOTATION_OPENED] = "true"
-    if not hold_in_force(trainjob):
+        raise Refused(f"{ref} is queued by Kueue: a hold of its Workload is released there")
+    snapshot = await read_snapshot(target, trainjob)
+    in_force = hold_of(trainjob)
+    if not in_force:
+        return classify(snapshot, datetime.now(UTC))
+    if in_force != instance:
+        raise Refused(f"{ref}: the hold in force is {in_force}, not {instance}")
+    gated = names.GATE in gates_of(trainjob) or annotations_of(trainjob).get(names.ANNOTATION_OPENED) != "true"
+    if not gated and not is_ended(trainjob):
+        await _check_other_submissions(target, trainjob)
+        _check_twice(ref, snapshot, first_look)
         manifest.raise_admission(trainjob)
         trainjob["spec"]["suspend"] = False
-    return True
+    for key in HOLD_KEYS:
+        annotations_of(trainjob).pop(key, None)
+    note_jobset(trainjob, snapshot.jobset)
+    answer = await target.client.replace(paths.TRAINJOBS, trainjob)
+    return classify(with_trainjob(snapshot, answer), datetime.now(UTC))
 
 
-def to_held(trainjob: dict[str, Any], instance: int, keys: dict[str, str]) -> bool:
-    """Holds a TrainJob that was read; False when this hold is in force already."""
-    current = hold_in_force(trainjob)
-    if instance < current:
-        raise Refused(f"{trainjob['metadata']['name']}: hold {current} is in force, above {instance}")
-    if instance == current:
-        return False
-    for key in _HOLD_KEYS:
-        _annotations(trainjob).pop(key, None)
-    _annotations(trainjob).update(keys)
-    trainjob["spec"]["suspend"] = True
-    return True
+class _LookAgain(Exception):
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
-def to_released(trainjob: dict[str, Any], instance: int, jobset_uid: str | None = None) -> bool:
-    """Releases a TrainJob that was read; False when no hold is in force. A gated one stays suspended."""
-    current = hold_in_force(trainjob)
-    if current == 0:
-        return False
-    if instance != current:
-        raise Refused(f"{trainjob['metadata']['name']}: hold {current} is in force, not {instance}")
-    for key in _HOLD_KEYS:
-        _annotations(trainjob).pop(key, None)
-    _note_jobset(trainjob, jobset_uid)
-    if is_opened(trainjob):
-        manifest.raise_admission(trainjob)
-        trainjob["spec"]["suspend"] = False
-    return True
+def _check(ref: str, answer: cessation.Answer) -> None:
+    if answer.remaining:
+        raise PodsRemain(ref, answer.remaining)
+    if answer.unsettled:
+        raise Unreachable(f"{ref}: not admitted yet: {answer.unsettled}", retry_after=answer.second_look)
 
 
-def hold_keys(instance: int, who: str, reason: str, since: datetime, until: datetime | None) -> dict[str, str]:
-    """The annotations of a hold."""
-    keys = {
-        names.ANNOTATION_HOLD_INSTANCE: str(instance),
-        names.ANNOTATION_HOLD_SINCE: since.isoformat(timespec="seconds"),
-        names.ANNOTATION_HOLD_WHO: who,
-        names.ANNOTATION_HOLD_REASON: reason,
-    }
-    return keys | ({names.ANNOTATION_HOLD_UNTIL: until.isoformat(timespec="seconds")} if until else {})
+def _check_twice(ref: str, snapshot: Snapshot, first_look: list[float]) -> None:
+    """As :func:`_check`; where only time can tell, waits for it while the answer stays the same."""
+    held_for = time.monotonic() - first_look[0] if first_look else 0.0
+    answer = cessation.ask(snapshot, datetime.now(UTC), held_for=held_for)
+    if answer.second_look is None:
+        first_look.clear()
+        _check(ref, answer)
+        return
+    if not first_look:
+        first_look.append(time.monotonic())
+    raise _LookAgain(answer.second_look)
 
 
-def _annotations(trainjob: dict[str, Any]) -> dict[str, str]:
-    annotations: dict[str, str] = trainjob["metadata"].setdefault("annotations", {})
-    return annotations
-
-
-def _gates(trainjob: dict[str, Any]) -> list[str]:
-    listed = _annotations(trainjob).get(names.ANNOTATION_KUEUE_GATED_BY, "")
-    return [gate.strip() for gate in listed.split(",") if gate.strip()]
-
-
-def _drop_gate(trainjob: dict[str, Any]) -> None:
-    """Takes our gate out; other parties' gates stay."""
-    others = [gate for gate in _gates(trainjob) if gate != names.GATE]
+async def _check_other_submissions(target: Target, trainjob: dict[str, Any]) -> None:
+    """Nothing is opened while another submission of the job is live, or anything of it may still run."""
+    name = trainjob["metadata"]["name"]
+    own = parse_name(name)
+    if own is None:
+        raise Refused(f"{target.ref(name)}: is no name of dispatch's")
+    leftovers = (await read_namespace(target, own.job_id)).leftovers()
+    others = [
+        each.metadata.name
+        for each in leftovers.trainjobs
+        if (found := parse_name(each.metadata.name)) and found.job_id == own.job_id and found != own and _is_live(each)
+    ]
     if others:
-        _annotations(trainjob)[names.ANNOTATION_KUEUE_GATED_BY] = ",".join(others)
-    else:
-        _annotations(trainjob).pop(names.ANNOTATION_KUEUE_GATED_BY, None)
+        raise Unreachable(f"{target.ref(name)}: not opened while another submission is there: {', '.join(others)}")
+    remaining = cessation.of_other_submissions(leftovers, own)
+    if remaining:
+        raise PodsRemain(target.ref(name), remaining)
 
 
-def _note_jobset(trainjob: dict[str, Any], uid: str | None) -> None:
-    """Remembers the JobSet at its first sight; another UID later is another JobSet."""
-    if uid is not None:
-        _annotations(trainjob).setdefault(names.ANNOTATION_JOBSET_UID, uid)
+def _is_live(trainjob: TrainJob) -> bool:
+    conditions = (trainjob.status.conditions if trainjob.status else None) or ()
+    ended = any(each.type in ("Complete", "Failed") and each.status == "True" for each in conditions)
+    reported = trainjob.metadata.annotation(names.ANNOTATION_VERDICT) is not None
+    return not ended and not reported and trainjob.metadata.deletion_timestamp is None

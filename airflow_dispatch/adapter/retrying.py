@@ -1,4 +1,4 @@
-"""Bounded repetition of what may be repeated: an operation that reads first, and so finds out what an earlier try did."""
+"""Bounded repetition of operations that read first, and so find out what an earlier try of theirs did."""
 
 from __future__ import annotations
 

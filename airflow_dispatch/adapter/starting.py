@@ -1,133 +1,165 @@
-"""Start: from a job to its gated TrainJob, in steps that a later start finishes (contract, section 9)."""
+"""``start``: read the runtime, copy it, create the TrainJob gated, give it the copy (contract, section 9).
+
+Each step looks at what is there, so a start that was stopped anywhere is finished by the next one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from airflow_dispatch.adapter.settings import Settings
+from airflow_dispatch.adapter.reading import read_snapshot
+from airflow_dispatch.adapter.retrying import retrying
+from airflow_dispatch.adapter.target import Target
 from airflow_dispatch.core import manifest, names
-from airflow_dispatch.core.errors import AlreadyExists, NotFound, OutcomeUnknown, Refused, Unreachable
-from airflow_dispatch.core.identity import format_comment
+from airflow_dispatch.core.classify import classify
+from airflow_dispatch.core.errors import AlreadyExists, Conflict, InvalidJob, NotFound, Refused, Unreachable
+from airflow_dispatch.core.identity import parse_decimal
 from airflow_dispatch.core.job import TrainingJob
+from airflow_dispatch.core.observation import Observation
 from airflow_dispatch.kube import paths
-from airflow_dispatch.kube.client import KubeClient
-from airflow_dispatch.kube.paths import Resource
 
-__all__ = ["start"]
+__all__ = ["source_runtime", "start"]
 
 
 async def start(
-    client: KubeClient,
-    namespace: str,
-    settings: Settings,
-    job: TrainingJob,
-    *,
-    submission: int,
-    attempt: int,
-    annotations: Mapping[str, str],
-) -> dict[str, Any]:
-    """Makes the runtime copy, the TrainJob, and the copy's owner reference, as far as they are not there.
+    target: Target, job: TrainingJob, submission: int, attempt: int, annotations: Mapping[str, str]
+) -> Observation:
+    """Makes sure that the submission exists, gated or further; repeats what may be repeated."""
 
-    Returns the TrainJob as it stands. Raises :class:`Refused` for an unknown or unsafe runtime and when an object of
-    the name is somebody else's, and :class:`Unreachable` while a copy of an earlier TrainJob of the name is going.
+    async def once() -> Observation:
+        return await _start(target, job, submission, attempt, annotations)
+
+    return await retrying(once)
+
+
+async def _start(
+    target: Target, job: TrainingJob, submission: int, attempt: int, annotations: Mapping[str, str]
+) -> Observation:
+    name = names.object_name(job.job_id, submission)
+    try:
+        trainjob = await target.client.get(paths.TRAINJOBS, name, target.namespace)
+    except NotFound:
+        trainjob = await _create(target, job, submission, attempt, annotations)
+    else:
+        _check_identity(target, trainjob, job.job_id, submission)
+        await _give(target, trainjob)
+    if submission > 1:
+        await _sweep(target, job.job_id, submission)
+    return classify(await read_snapshot(target, trainjob), datetime.now(UTC))
+
+
+async def source_runtime(target: Target, name: str) -> dict[str, Any]:
+    """The ClusterTrainingRuntime of that name, else the namespace's TrainingRuntime.
+
+    Raises :class:`InvalidJob`, which lists those that there are.
     """
-    source = await _runtime(client, namespace, job.runtime)
-    replicated_job = manifest.trainer_job(source)["name"]
-    harden = _unsafe(source, job.unsafe_runtime or settings.unsafe_runtime)
-    copy = manifest.copy_of(source, job.job_id, submission, harden=harden)
-    copy = await _ensure(client, paths.RUNTIMES, namespace, copy)
-    wanted = manifest.trainjob(
+    try:
+        return await target.client.get(paths.CLUSTER_RUNTIMES, name)
+    except NotFound:
+        pass
+    try:
+        return await target.client.get(paths.RUNTIMES, name, target.namespace)
+    except NotFound:
+        cluster = await target.client.list(paths.CLUSTER_RUNTIMES)
+        own = await target.client.list(paths.RUNTIMES, target.namespace, label_selector=f"!{names.LABEL_JOB_ID}")
+        known = ", ".join(sorted({item.metadata.name for item in (*cluster.items, *own.items)})) or "none"
+        raise InvalidJob(f"runtime {name!r} is not known here; there are: {known}") from None
+
+
+async def _create(
+    target: Target, job: TrainingJob, submission: int, attempt: int, annotations: Mapping[str, str]
+) -> dict[str, Any]:
+    source = await source_runtime(target, job.runtime)
+    unsafe = manifest.unsafe_fields(source)
+    policy = job.unsafe_runtime or target.settings.unsafe_runtime
+    if unsafe and policy == "refuse":
+        raise InvalidJob(
+            f"runtime {job.runtime!r} could start a second execution beside a running one ({'; '.join(unsafe)}): "
+            "use a safe runtime, or set unsafe_runtime to 'harden' for a safe copy, or to 'allow'"
+        )
+    wanted = manifest.copy_of(source, job.job_id, submission, harden=policy == "harden")
+    copy = await _copy(target, wanted)
+    body = manifest.trainjob(
         job,
         submission,
         attempt,
-        replicated_job=replicated_job,
-        labels=settings.labels,
-        annotations={**settings.annotations, **annotations},
+        replicated_job=manifest.trainer_job(copy)["name"],
+        labels=target.settings.labels,
+        annotations={**target.settings.annotations, **annotations},
     )
-    trainjob = await _ensure(client, paths.TRAINJOBS, namespace, wanted)
-    _check_identity(trainjob, wanted)
-    await _own(client, namespace, copy, trainjob)
+    try:
+        trainjob = await target.client.create(paths.TRAINJOBS, target.namespace, body)
+    except AlreadyExists as error:
+        raise Conflict(f"{target.ref(body['metadata']['name'])}: made by another start meanwhile") from error
+    await _own(target, copy, trainjob)
     return trainjob
 
 
-async def _runtime(client: KubeClient, namespace: str, name: str) -> dict[str, Any]:
-    """The runtime of that name: the namespace's own before the cluster's."""
-    for resource in (paths.RUNTIMES, paths.CLUSTER_RUNTIMES):
-        try:
-            found = await client.get(resource, name, namespace)
-        except NotFound:
-            continue
-        return {"kind": resource.kind, **found}
-    known = [
-        item.metadata.name
-        for resource in (paths.RUNTIMES, paths.CLUSTER_RUNTIMES)
-        for item in (await client.list(resource, namespace)).items
-        if item.metadata.label(names.LABEL_JOB_ID) is None
-    ]
-    there = f"there are: {', '.join(sorted(known))}" if known else "there are none"
-    raise Refused(f"there is no runtime {name!r}, neither in namespace {namespace} nor in the cluster; {there}")
-
-
-def _unsafe(source: Mapping[str, Any], choice: str) -> bool:
-    """Whether the copy is to be hardened; raises :class:`Refused` when an unsafe runtime is to be refused."""
-    fields = manifest.unsafe_fields(source)
-    if fields and choice == "refuse":
-        name = source["metadata"]["name"]
-        raise Refused(
-            f"runtime {name} could start a second process beside one that still runs: {'; '.join(fields)}. Apply what "
-            f"`airflow-dispatch harden-runtime {name}` prints and name that, or set unsafe_runtime to 'harden' (this "
-            f"job's copy gets the safe values) or 'allow'",
-        )
-    return bool(fields) and choice == "harden"
-
-
-async def _ensure(client: KubeClient, resource: Resource, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Creates an object, or returns the one that is there; a lost answer is resolved by reading."""
-    name = body["metadata"]["name"]
+async def _copy(target: Target, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The runtime copy of a TrainJob that does not exist yet: a new one, or what a stopped start left."""
+    name = wanted["metadata"]["name"]
     try:
-        return await client.create(resource, namespace, body)
+        return await target.client.create(paths.RUNTIMES, target.namespace, wanted)
     except AlreadyExists:
-        return await client.get(resource, name, namespace)
-    except OutcomeUnknown:
+        found = await target.client.get(paths.RUNTIMES, name, target.namespace)
+    metadata = found["metadata"]
+    if metadata.get("ownerReferences"):
+        raise Unreachable(f"{target.ref(name)}: its runtime copy belongs to a TrainJob that is going away")
+    mine = {key: wanted["metadata"]["labels"][key] for key in (names.LABEL_JOB_ID, names.LABEL_SUBMISSION)}
+    labels = metadata.get("labels") or {}
+    if any(labels.get(key) != value for key, value in mine.items()):
+        raise Refused(f"{target.ref(name)}: a TrainingRuntime of that name exists which is not dispatch's")
+    if found["spec"] == wanted["spec"] and not metadata.get("deletionTimestamp"):
+        return found
+    await target.client.delete(paths.RUNTIMES, name, target.namespace, uid=metadata["uid"])
+    raise Unreachable(f"{target.ref(name)}: a runtime copy of another source was left and is being deleted")
+
+
+def _check_identity(target: Target, trainjob: Mapping[str, Any], job_id: str, submission: int) -> None:
+    metadata = trainjob["metadata"]
+    if metadata.get("deletionTimestamp"):
+        raise Unreachable(f"{target.ref(metadata['name'])}: is being deleted since {metadata['deletionTimestamp']}")
+    labels = metadata.get("labels") or {}
+    wanted = {names.LABEL_JOB_ID: job_id, names.LABEL_SUBMISSION: str(submission)}
+    for key, value in wanted.items():
+        if labels.get(key) != value:
+            raise Refused(f"{target.ref(metadata['name'])} exists with {key}={labels.get(key)!r}, not {value!r}")
+
+
+async def _give(target: Target, trainjob: dict[str, Any]) -> None:
+    """Finishes a start that was stopped before the TrainJob owned its copy."""
+    name = trainjob["metadata"]["name"]
+    try:
+        copy = await target.client.get(paths.RUNTIMES, name, target.namespace)
+    except NotFound:
+        return  # classification says that the copy is gone; a copy made now would not be the one that it runs on
+    owners = copy["metadata"].get("ownerReferences") or ()
+    if not owners:
+        await _own(target, copy, trainjob)
+
+
+async def _own(target: Target, copy: dict[str, Any], trainjob: dict[str, Any]) -> None:
+    metadata = {**copy["metadata"], "ownerReferences": manifest.owned_by(trainjob)}
+    await target.client.replace(paths.RUNTIMES, {**copy, "metadata": metadata})
+
+
+async def _sweep(target: Target, job_id: str, submission: int) -> None:
+    """Deletes ownerless copies of the job's lower submissions: their starts were stopped and will not be repeated."""
+    copies = await target.client.list(paths.RUNTIMES, target.namespace, label_selector=f"{names.LABEL_JOB_ID}={job_id}")
+    for copy in copies.items:
+        number = parse_decimal(copy.metadata.label(names.LABEL_SUBMISSION))
+        if copy.metadata.owner_references or number is None or number >= submission:
+            continue
         try:
-            return await client.get(resource, name, namespace)
+            await target.client.read(paths.TRAINJOBS, copy.metadata.name, target.namespace)
         except NotFound:
-            raise Unreachable(f"create {resource.plural} {namespace}/{name}: it did not arrive") from None
+            await _delete_copy(target, copy.metadata.name, copy.metadata.uid)
 
 
-def _check_identity(trainjob: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raises :class:`Refused` unless the TrainJob that is there is the one that was to be made."""
-    metadata, expected = trainjob["metadata"], wanted["metadata"]
-    name = expected["name"]
-    for key in (names.LABEL_JOB_ID, names.LABEL_SUBMISSION):
-        value = (metadata.get("labels") or {}).get(key)
-        if value not in (None, expected["labels"][key]):
-            raise Refused(f"TrainJob {name} is not ours: label {key} is {value!r}")
-    for key in (names.ANNOTATION_SPEC_DIGEST, names.ANNOTATION_ORIGIN):
-        value, ours = ((each.get("annotations") or {}).get(key) for each in (metadata, expected))
-        if value is not None and ours is not None and value != ours:
-            raise Refused(f"TrainJob {name} was made for something else: annotation {key} is {value!r}, not {ours!r}")
-    comment = (metadata.get("annotations") or {}).get(names.ANNOTATION_COMMENT, "")
-    submission = int(expected["labels"][names.LABEL_SUBMISSION])
-    if not comment.startswith(format_comment(submission, 1).partition(";")[0]):
-        raise Refused(f"TrainJob {name} is not ours: comment is {comment!r}")
-
-
-async def _own(client: KubeClient, namespace: str, copy: Mapping[str, Any], trainjob: Mapping[str, Any]) -> None:
-    """Makes the TrainJob the copy's owner, so that both go together."""
-    metadata = copy["metadata"]
-    owners = metadata.get("ownerReferences") or []
-    uid = trainjob["metadata"]["uid"]
-    if any(owner.get("uid") == uid for owner in owners):
+async def _delete_copy(target: Target, name: str, uid: str) -> None:
+    try:
+        await target.client.delete(paths.RUNTIMES, name, target.namespace, uid=uid)
+    except NotFound:
         return
-    if owners or metadata.get("deletionTimestamp"):
-        raise Unreachable(f"runtime copy {metadata['name']} still belongs to an earlier TrainJob of that name")
-    change = {
-        "metadata": {
-            "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
-            "ownerReferences": manifest.owned_by(trainjob),
-        },
-    }
-    await client.patch(paths.RUNTIMES, metadata["name"], namespace, change)

@@ -19,7 +19,7 @@ class Exit(enum.IntEnum):
     INTERRUPTED = 130
 
 
-class Failure(Exception):  # noqa: N818 - what a command ends with
+class Failure(Exception):
     """Ends a command with a message on standard error and an exit code."""
 
     def __init__(self, message: str, code: Exit) -> None:

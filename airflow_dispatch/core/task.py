@@ -1,11 +1,14 @@
-"""How an Airflow task becomes a job: what a try does, decided from what is on the cluster (contract, section 13)."""
+"""An Airflow task becomes a job: the decisions of section 13, from what stands on the cluster.
+
+Pure: the adapter reads, asks :func:`decide`, and acts.
+"""
 
 from __future__ import annotations
 
 import enum
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -14,112 +17,154 @@ from airflow_dispatch.core import names
 from airflow_dispatch.core.errors import Refused
 from airflow_dispatch.core.identity import MAX_SUBMISSION, TaskKey, parse_name
 from airflow_dispatch.core.job import TrainingJob
-from airflow_dispatch.core.objects import Object, TrainJob
+from airflow_dispatch.core.objects import TrainJob
 from airflow_dispatch.core.observation import Cause
 
-__all__ = ["Action", "Decision", "decide", "next_submission", "origin", "spec_digest", "verdict"]
+__all__ = [
+    "Action",
+    "Decision",
+    "Submitted",
+    "decide",
+    "format_origin",
+    "format_verdict",
+    "next_submission",
+    "parse_origin",
+    "parse_verdict",
+    "spec_digest",
+    "submitted_of",
+]
 
-_DIGEST_VERSION: Final = "v1"
-_VERDICT_BYTES: Final = 1024
+DIGEST_VERSION: Final = "v1"
+DETAIL_BYTES: Final = 1024
 
 
-class Action(enum.StrEnum):
-    """What a try does with the newest submission of its JobID."""
+class Action(enum.Enum):
+    """What a try does."""
 
-    START = "submitted"
-    ADOPT = "adopted"
-    REPLACE = "replacing"
-    TAKE_VERDICT = "took the verdict of"
+    START = "start"
+    ADOPT = "adopt"
+    REPLACE = "replace"
+    VERDICT = "verdict"
+
+
+class Submitted(NamedTuple):
+    """One submission as it stands: ``finished`` says that Complete or Failed is True on it now."""
+
+    number: int
+    uid: str
+    finished: bool = False
+    deleting: bool = False
+    reported: bool = False
+    digest: str | None = None
+    origin: TaskKey | None = None
+
+    @property
+    def live(self) -> bool:
+        """It has not ended, or it runs again though its end was reported."""
+        return not self.finished and not self.deleting
 
 
 class Decision(NamedTuple):
-    """The action, and the TrainJob it is about; None when there is none."""
+    """``submission`` is the one to start, to adopt, or whose verdict to take; ``cancel`` has to go first, by UID."""
 
     action: Action
-    trainjob: TrainJob | None = None
+    submission: int
+    cancel: tuple[Submitted, ...] = ()
 
 
-def decide(trainjobs: Iterable[TrainJob], digest: str) -> Decision:
-    """The table of section 13, from one consistent list of the JobID's TrainJobs.
+def decide(
+    submissions: Sequence[Submitted], *, digest: str, origin: TaskKey, try_number: int, highest: int
+) -> Decision:
+    """The table of section 13.
 
-    One that is being deleted counts as gone. A reported submission is over, whatever it shows since.
+    ``highest`` is the highest N of anything of the job (:func:`next_submission`). Raises :class:`Refused` when the
+    newest submission is another task's.
     """
-    live = [item for item in trainjobs if item.metadata.deletion_timestamp is None]
-    newest = max(live, key=lambda item: _number(item.metadata.name), default=None)
-    if newest is None:
-        return Decision(Action.START)
-    if newest.metadata.annotation(names.ANNOTATION_REPORTED) is not None:
-        return Decision(Action.START, newest)
-    if _ended(newest):
-        return Decision(Action.TAKE_VERDICT, newest)
-    if same_digest(newest.metadata.annotation(names.ANNOTATION_SPEC_DIGEST), digest):
-        return Decision(Action.ADOPT, newest)
-    return Decision(Action.REPLACE, newest)
+    present = sorted((each for each in submissions if not each.deleting), key=lambda each: each.number)
+    following = next_submission(try_number, [highest, *(each.number for each in submissions)])
+    if not present:
+        return Decision(Action.START, following)
+    *earlier, newest = present
+    if newest.origin is not None and newest.origin != origin:
+        raise Refused(f"submission {newest.number} of this job is another task's: {format_origin(newest.origin)}")
+    stale = tuple(each for each in earlier if each.live)
+    if newest.reported:
+        undead = (newest,) if newest.live else ()
+        return Decision(Action.START, following, (*stale, *undead))
+    if newest.finished:
+        return Decision(Action.VERDICT, newest.number, stale)
+    if _same(newest.digest, digest):
+        return Decision(Action.ADOPT, newest.number, stale)
+    return Decision(Action.REPLACE, following, (*stale, newest))
 
 
-def next_submission(job_id: str, try_number: int, objects: Iterable[Object]) -> int:
-    """N: the try's number, or one above every N that any object of the job carries, so that epochs only rise."""
-    highest = 0
-    for item in objects:
-        metadata = item.metadata
-        owner = metadata.label(names.LABEL_JOBSET_NAME) or metadata.name
-        submission = parse_name(owner)
-        if submission is not None and submission.job_id == job_id:
-            highest = max(highest, submission.number)
-    number = max(try_number, 1 + highest)
-    if number > MAX_SUBMISSION:
-        raise Refused(f"job {job_id} would need submission {number}, above {MAX_SUBMISSION}")
-    return number
+def next_submission(try_number: int, numbers: Iterable[int]) -> int:
+    """N of a new submission: above every N there is or may have been, so that the epoch only rises."""
+    following = max(1, try_number, 1 + max(numbers, default=0))
+    if following > MAX_SUBMISSION:
+        raise Refused(f"submission {following} is above {MAX_SUBMISSION}")
+    return following
 
 
-def spec_digest(job: TrainingJob) -> str:
-    """``v1:<sha256>`` of what the user asked for; defaults are left out, so an upgrade changes nothing."""
-    asked = {
-        field: value
-        for field, value in msgspec.to_builtins(job).items()
-        if field not in ("job_id", "unsafe_runtime") and value not in (None, {}, [], ())
-    }
-    canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return f"{_DIGEST_VERSION}:{hashlib.sha256(canonical.encode()).hexdigest()}"
-
-
-def same_digest(written: str | None, digest: str) -> bool:
-    """A digest of a version that is not ours counts as equal: nobody could tell."""
-    if written is None or not written.startswith(f"{_DIGEST_VERSION}:"):
-        return True
-    return written == digest
-
-
-def origin(task: TaskKey) -> str:
-    """The annotation that says which task instance a TrainJob belongs to."""
-    return json.dumps(task._asdict(), sort_keys=True)
-
-
-def check_origin(trainjob: TrainJob, task: TaskKey) -> None:
-    """Raises :class:`Refused` when the TrainJob was made for another task instance."""
-    written = trainjob.metadata.annotation(names.ANNOTATION_ORIGIN)
-    if written is None or written == origin(task):
-        return
-    raise Refused(
-        f"TrainJob {trainjob.metadata.name} belongs to another task instance, {written}: two Airflow deployments that "
-        f"share a namespace need different names ([dispatch] deployment)",
+def submitted_of(trainjob: TrainJob) -> Submitted | None:
+    """A TrainJob as the table sees it; None for a name that is not of our form."""
+    submission = parse_name(trainjob.metadata.name)
+    if submission is None:
+        return None
+    metadata = trainjob.metadata
+    conditions = (trainjob.status.conditions if trainjob.status else None) or ()
+    return Submitted(
+        number=submission.number,
+        uid=metadata.uid,
+        finished=any(each.type in ("Complete", "Failed") and each.status == "True" for each in conditions),
+        deleting=metadata.deletion_timestamp is not None,
+        reported=metadata.annotation(names.ANNOTATION_REPORTED) is not None,
+        digest=metadata.annotation(names.ANNOTATION_SPEC_DIGEST),
+        origin=parse_origin(metadata.annotation(names.ANNOTATION_ORIGIN)),
     )
 
 
-def verdict(cause: Cause) -> str:
-    """The annotation that keeps an end: kind, provenance, at, and the detail cut to 1 KiB."""
-    values: dict[str, Any] = msgspec.to_builtins(cause)
-    values["detail"] = cause.detail.encode()[:_VERDICT_BYTES].decode(errors="ignore")
-    return json.dumps(values, sort_keys=True)
+def spec_digest(job: TrainingJob) -> str:
+    """``v1:<sha256>`` over the fields that differ from their defaults, as canonical JSON.
+
+    A field added by a later version has its default in every older job, so it changes no digest. The JobID is left
+    out: it is the same for all submissions that are compared.
+    """
+    defaults = msgspec.to_builtins(TrainingJob(job_id="", argv=(), runtime=""))
+    fields: dict[str, Any] = msgspec.to_builtins(job)
+    given = {key: value for key, value in fields.items() if key != "job_id" and value != defaults[key]}
+    canonical = json.dumps(given, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"{DIGEST_VERSION}:{hashlib.sha256(canonical.encode()).hexdigest()}"
 
 
-def _number(name: str) -> int:
-    submission = parse_name(name)
-    return submission.number if submission is not None else 0
+def _same(found: str | None, wanted: str) -> bool:
+    """Equal, or of a version that can't be compared: such a job is adopted rather than run twice."""
+    return found is None or not found.startswith(f"{DIGEST_VERSION}:") or found == wanted
 
 
-def _ended(trainjob: TrainJob) -> bool:
-    if trainjob.metadata.annotation(names.ANNOTATION_VERDICT) is not None:
-        return True
-    conditions = (trainjob.status.conditions if trainjob.status else None) or ()
-    return any(each.type in ("Complete", "Failed") and each.status == "True" for each in conditions)
+def format_origin(task: TaskKey) -> str:
+    """The origin annotation."""
+    return json.dumps(task._asdict(), separators=(",", ":"))
+
+
+def parse_origin(text: str | None) -> TaskKey | None:
+    """The task of an origin annotation; None when there is none or it can't be read."""
+    try:
+        fields: Mapping[str, Any] = msgspec.json.decode(text or "", type=dict[str, Any])
+        return TaskKey(**fields)
+    except (msgspec.MsgspecError, TypeError):
+        return None
+
+
+def format_verdict(cause: Cause) -> str:
+    """The verdict annotation; the detail is cut at 1 KiB."""
+    detail = cause.detail.encode()[:DETAIL_BYTES].decode(errors="ignore")
+    return msgspec.json.encode(msgspec.structs.replace(cause, detail=detail)).decode()
+
+
+def parse_verdict(text: str | None) -> Cause | None:
+    """The cause of a verdict annotation; None when there is none or it can't be read."""
+    try:
+        return msgspec.json.decode(text or "", type=Cause)
+    except msgspec.MsgspecError:
+        return None

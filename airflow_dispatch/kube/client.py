@@ -98,6 +98,11 @@ class KubeClient:
         await self._session.close()
 
     @property
+    def config(self) -> ClusterConfig:
+        """What it was connected with: equal configurations share one hub."""
+        return self._config
+
+    @property
     def server(self) -> str:
         """The API server's address."""
         return self._credentials.server
@@ -351,7 +356,10 @@ class KubeClient:
                     if response.status >= 400:  # noqa: PLR2004
                         retry_after = response.headers.get("Retry-After")
                         raise error_of(response.status, await response.read(), what=what, retry_after=retry_after)
-                    yield response
+                    try:
+                        yield response
+                    finally:
+                        _abandon(response)
                     return
         except aiohttp.ClientConnectorError as error:
             raise Unreachable(f"{what}: {self.server} can't be reached: {error}") from error
@@ -371,6 +379,13 @@ class KubeClient:
         async with self._renewal:
             if self._credentials is used:
                 self._credentials = await load_credentials(self._config, now=datetime.now(UTC), tls=used.tls)
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """Drops the connection of a stream that is left before its end: a TLS goodbye would outlive the event loop."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 async def _lines(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[bytes, None]:

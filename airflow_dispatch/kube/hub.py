@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_dispatch.core.errors import DispatchError, Forbidden, Gone, NotFound, Refused, Unreachable
+from airflow_dispatch.core.identity import parse_name
 from airflow_dispatch.core.objects import Object
 from airflow_dispatch.core.snapshot import Site, Snapshot
 from airflow_dispatch.kube import paths
@@ -100,12 +101,23 @@ class Hub:
             if not wakers:
                 del self._wakers[name]
 
+    async def changes(self, job_id: str) -> AsyncGenerator[None, None]:
+        """Yields now, and after each change to any object of a job, in whichever submission; else as :meth:`subscribe`.
+
+        What changed is in :attr:`store`.
+        """
+        async with contextlib.aclosing(self.subscribe(job_id)) as changes:
+            async for _ in changes:
+                yield
+
     # ------------------------------------------------------------ the inside
 
     def _wake(self, names: Iterable[str]) -> None:
         for name in names:
-            for waker in self._wakers.get(name, ()):
-                waker.set()
+            submission = parse_name(name)
+            for key in (name, submission.job_id) if submission is not None else (name,):
+                for waker in self._wakers.get(key, ()):
+                    waker.set()
 
     def _listed(self, kind: str) -> None:
         self._unsynced.discard(kind)

@@ -64,7 +64,7 @@ class Bench:
 
     def create(self, name: str, *containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
         """Makes a pod that is bound to the node; ``annotations`` and ``labels`` go to its metadata."""
-        metadata = {key: fields.pop(key) for key in ("annotations", "labels") if key in fields}
+        metadata: dict[str, Any] = {key: fields.pop(key) for key in ("annotations", "labels") if key in fields}
         spec = {"nodeName": NODE, "restartPolicy": "Never", "containers": list(containers), **fields}
         body = {"metadata": {"name": name, **metadata}, "spec": spec}
         return self.registry.create(PODS, "default", body)

@@ -1,4 +1,4 @@
-"""Whether the machines that a TrainJob ran on are known to be off: what makes a restart safe (section 10, ``ceased``)."""
+"""Whether the machines that a TrainJob ran on are known to be off (section 10, ``ceased``)."""
 
 from __future__ import annotations
 

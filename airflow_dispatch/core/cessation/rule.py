@@ -65,7 +65,7 @@ def _never_admitted(facts: Facts) -> bool:
     return facts.patch_admission == 0 and not floor
 
 
-def _suspension(facts: Facts, jobset: JobSet, held_for: float) -> Answer:
+def _suspension(facts: Facts, jobset: JobSet, held_for: float) -> Answer:  # noqa: PLR0911 (one return a condition)
     if true(jobset.status, "Completed") or true(jobset.status, "Failed"):
         return Answer()
     unfinished = [job for job in facts.snapshot.jobs if not _finished(job)]
@@ -77,7 +77,8 @@ def _suspension(facts: Facts, jobset: JobSet, held_for: float) -> Answer:
     if str(facts.patch_admission) not in _template_admissions(jobset):
         return Answer(unsettled=f"its JobSet does not carry admission {facts.patch_admission} yet")
     raised = _raised_at(facts.trainjob)
-    for item in (jobset, *unfinished):
+    stopped: tuple[JobSet | Job, ...] = (jobset, *unfinished)
+    for item in stopped:
         suspended = true(item.status, "Suspended")
         if suspended is None:
             return Answer(unsettled=f"{item.metadata.name} does not confirm its suspension yet")

@@ -27,7 +27,7 @@ _LOST_IN_REBOOT: Final = 255
 _LOGS_KEPT: Final = 2
 
 
-class Stopping(Exception):  # noqa: N818 - the course of things, no error
+class Stopping(Exception):
     """The pod is to stop: nothing is started any more."""
 
 

@@ -39,7 +39,7 @@ def _python() -> Image:
 DEFAULT_IMAGES: Final[Mapping[str, Image]] = MappingProxyType({PYTHON_IMAGE: _python()})
 
 
-class ImageNotFound(Exception):  # noqa: N818 - named as Docker's and containerd's are
+class ImageNotFound(Exception):
     """No image of that name; the message is what a kubelet reports with ``ErrImagePull``."""
 
 

@@ -20,7 +20,7 @@ _GONE: Final = (404, 409)
 _REFUSED: Final = range(400, 429)
 
 
-class Gone(Exception):  # noqa: N818 - the course of things, no error
+class Gone(Exception):
     """The object is not there any more, or another one has its name."""
 
 

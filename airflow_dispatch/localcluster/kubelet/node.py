@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import uuid
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from airflow_dispatch.localcluster.resources import LEASES, NODES
 
 __all__ = ["DEFAULT_CAPACITY", "NodeReporter", "NodeSpec"]
 
+_LOG = logging.getLogger(__name__)
 LEASE_NAMESPACE: Final = "kube-node-lease"
 DEFAULT_CAPACITY: Final[Mapping[str, str]] = MappingProxyType(
     {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8", "ephemeral-storage": "100Gi", "pods": "110"}
@@ -100,10 +102,13 @@ class NodeReporter:
         beats = 0
         while True:
             await self._clock.sleep(self._spec.heartbeat_seconds)
-            await self.renew()
             beats += 1
-            if beats % self._spec.status_every == 0:
-                await self.report()
+            try:
+                await self.renew()
+                if beats % self._spec.status_every == 0:
+                    await self.report()
+            except ApiError as error:
+                _LOG.warning("%s: a heartbeat was refused: %s", self._spec.name, error)
 
     async def report(self) -> None:
         """Writes the Node's status; a Node that was deleted is not made again."""

@@ -34,6 +34,8 @@ _HERE = Path(__file__).parent
 _SHIM = (sys.executable, "-I", "-S", str(_HERE / "shim.py"))
 _HOOK = str(_HERE / "hook")
 _PORTION = 65536
+_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""The mount that an API server adds to every pod by itself; where it can't be mounted, pods do without it."""
 HOSTS_VARIABLE = "AIRFLOW_DISPATCH_LOCAL_HOSTS"
 """Names the hosts file to the Python hook, where there are no mount namespaces."""
 
@@ -135,7 +137,7 @@ class ProcessRuntime:
     """Runs containers as processes.
 
     Args:
-        folder: Where roots of containers are built; a new temporary folder when not given.
+        folder: Where the roots of containers are mounted; a new temporary folder when not given.
         clock: What times are read from. Processes live in real time, so it must be the wall's.
         namespaces: Whether to use mount namespaces; found out when None.
     """
@@ -183,9 +185,10 @@ class ProcessRuntime:
         root: str | None = None
         mounts = [vars(mount) for mount in spec.mounts]
         if self.namespaces:
-            base = self._folder / "roots" / f"{spec.pod_uid}-{spec.name}"
-            base.mkdir(parents=True, exist_ok=True)
-            root = str(base)
+            # One folder does for all: each container sees its own mount on it.
+            place = self._folder / "root"
+            place.mkdir(parents=True, exist_ok=True)
+            root = str(place)
             if spec.hosts_file is not None:
                 mounts.append({"source": spec.hosts_file, "target": "/etc/hosts", "read_only": False})
             if spec.termination_message_file is not None:
@@ -193,7 +196,7 @@ class ProcessRuntime:
                 mounts.append({"source": spec.termination_message_file, "target": target, "read_only": False})
         else:
             for mount in spec.mounts:
-                if Path(mount.source) != Path(mount.target):
+                if Path(mount.source) != Path(mount.target) and mount.target != _SERVICE_ACCOUNT:
                     message = (
                         f"this system permits no mount namespaces, so a volume can't be mounted at {mount.target}; "
                         "only a hostPath volume that is mounted at its own path is there"

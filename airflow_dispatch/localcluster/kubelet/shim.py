@@ -29,6 +29,7 @@ _CLONE_NEWUTS = 0x04000000
 _CLONE_NEWUSER = 0x10000000
 _MS_RDONLY = 0x1
 _MS_REMOUNT = 0x20
+_KEPT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_PRIVATE = 0x40000
@@ -83,7 +84,9 @@ class _Root:
         place = self._place(target, folder=Path(source).is_dir())
         _mount(source, place, None, _MS_BIND | _MS_REC)
         if read_only:
-            _mount(source, place, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
+            # In a user namespace a remount may drop none of the restrictions that the source came with.
+            kept = os.statvfs(place).f_flag & _KEPT_FLAGS
+            _mount(source, place, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept)
         self._volumes.append(place)
 
     def _mirror(self, source: str, target: str) -> None:

@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_dispatch.localcluster.apiserver.errors import ApiError
 from airflow_dispatch.localcluster.client import Api
 from airflow_dispatch.localcluster.kubelet.containers import ContainerRunner, Stopping
 from airflow_dispatch.localcluster.kubelet.env import Place
@@ -228,8 +227,9 @@ class PodWorker:
             return
         except Gone:
             self.vanish()
-        except ApiError:
-            _LOG.exception("pod %s/%s: the API server refused its status", self.namespace, self.name)
+        except Exception:  # noqa: BLE001 - logged with its traceback
+            # The pod stays as it is; the node's other pods are not to suffer for it.
+            _LOG.exception("pod %s/%s can't be run", self.namespace, self.name)
 
     async def _prepare(self) -> None:
         known = (self.pod.get("status") or {}).get("startTime")

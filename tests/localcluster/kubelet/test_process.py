@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from tests.support.node import Bench, container, processes
 NEEDS_NAMESPACES = pytest.mark.skipif(not namespaces_permitted(), reason="mount namespaces are not permitted here")
 
 
-def sh(script: str, **fields: object) -> dict[str, object]:
+def sh(script: str, **fields: Any) -> dict[str, Any]:
     return container("sh", "-c", script, **fields)
 
 
@@ -29,7 +31,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def printed(node: Bench, name: str, *containers: dict[str, object], **fields: object) -> list[str]:
+async def printed(node: Bench, name: str, *containers: dict[str, Any], **fields: Any) -> list[str]:
     """What a pod prints until it ends."""
     node.create(name, *containers, **fields)
     await node.until(lambda: node.status(name).get("phase") in ("Succeeded", "Failed"))
@@ -322,13 +324,13 @@ def test_no_process_outlives_the_cluster(tmp_path: Path, number: signal.Signals)
     command = [sys.executable, "-c", CLUSTER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as cluster:
         assert cluster.stdout is not None
-        pids = [int(pid) for pid in cluster.stdout.readline().split()]
-        assert len(pids) == 2
-        watched = [os.pidfd_open(pid) for pid in pids]
-        cluster.send_signal(number)
+        try:
+            pids = [int(pid) for pid in cluster.stdout.readline().split()]
+            watched = [os.pidfd_open(pid) for pid in pids]
+        finally:
+            cluster.send_signal(number)
         cluster.wait()
-        import select  # noqa: PLC0415
-
+        assert len(watched) == 2
         for descriptor in watched:
             ended, _, _ = select.select([descriptor], [], [], 20)
             assert ended

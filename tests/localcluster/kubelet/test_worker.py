@@ -271,7 +271,7 @@ def test_a_pod_that_waits_for_its_image_is_deleted_at_once(tmp_path: Path) -> No
             node.registry.delete(PODS, "default", "a")
             await node.settle()
             assert node.pod("a") is None
-            assert node.kubelet.workers == ()
+            assert not node.kubelet.workers
 
     asyncio.run(play())
 
@@ -312,7 +312,7 @@ def test_a_forced_deletion_ends_the_processes_soon_after(tmp_path: Path) -> None
             assert node.pod("a") is None
             assert len(node.kubelet.workers) == 1
             await node.advance(1)
-            assert node.kubelet.workers == ()
+            assert not node.kubelet.workers
 
     asyncio.run(play())
 

@@ -1,0 +1,134 @@
+"""``start`` and ``submit``: one TrainJob, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from airflow_dispatch.core import names
+from airflow_dispatch.core.errors import InvalidJob, Refused
+from airflow_dispatch.core.identity import TaskKey
+from airflow_dispatch.core.observation import Cause, CauseKind, Provenance, State
+from airflow_dispatch.localcluster.resources import TRAINING_RUNTIMES, TRAINJOBS
+from tests.support.cluster import JOB_ID, NAMESPACE, Cluster, cluster, job
+
+NAME = names.object_name(JOB_ID, 1)
+ORIGIN = TaskKey("tests", "dag", "run", "task", -1)
+
+
+def finish(running: Cluster, name: str, kind: str) -> None:
+    trainjob = running.registry.get(TRAINJOBS, NAMESPACE, name)
+    condition = {
+        "type": kind,
+        "status": "True",
+        "reason": "Test",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    trainjob["status"] = {"conditions": [condition]}
+    running.registry.update(TRAINJOBS, NAMESPACE, name, trainjob, subresource="status")
+
+
+def count(running: Cluster) -> int:
+    return len(running.registry.list(TRAINJOBS, NAMESPACE).items)
+
+
+def test_a_started_job_is_gated_and_owns_its_runtime_copy(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            seen = await running.adapter.start(job(), submission=1, attempt=1)
+            assert (seen.state, seen.foreign, seen.ref) == (State.GATED, False, f"{NAMESPACE}/{NAME}")
+            copy = running.registry.get(TRAINING_RUNTIMES, NAMESPACE, NAME)
+            assert [owner["uid"] for owner in copy["metadata"]["ownerReferences"]] == [seen.uid]
+
+    asyncio.run(run())
+
+
+def test_an_unknown_runtime_is_refused_by_naming_those_there_are(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            with pytest.raises(InvalidJob, match="'nope'.*torch-distributed, torch-distributed-unsafe"):
+                await running.adapter.start(job(runtime="nope"), submission=1, attempt=1)
+            assert running.registry.list(TRAINING_RUNTIMES, NAMESPACE).items == []
+
+    asyncio.run(run())
+
+
+def test_an_unsafe_runtime_is_refused_unless_hardened(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            unsafe = job(runtime="torch-distributed-unsafe")
+            with pytest.raises(InvalidJob, match="restartPolicy"):
+                await running.adapter.start(unsafe, submission=1, attempt=1)
+            assert count(running) == 0
+            hardened = job(runtime="torch-distributed-unsafe", unsafe_runtime="harden")
+            await running.adapter.start(hardened, submission=1, attempt=1)
+            copy = running.registry.get(TRAINING_RUNTIMES, NAMESPACE, NAME)
+            trainer = copy["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
+            assert trainer["template"]["spec"]["restartPolicy"] == "Never"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before it is sent", "after it is answered"])
+def test_a_submission_stopped_at_any_request_is_adopted_by_the_next(tmp_path: Path, *, answered: bool) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            await running.adapter.submit(job(), ORIGIN, 1, "a")
+            whole = running.client.requests
+        for step in range(1, whole + 1):
+            folder = tmp_path / f"{step}"
+            folder.mkdir()
+            async with cluster(folder) as running:
+                running.client.stop_at, running.client.stop_after = step, answered
+                with pytest.raises(asyncio.CancelledError):
+                    await running.adapter.submit(job(), ORIGIN, 1, "a")
+                left = [item["metadata"]["uid"] for item in running.registry.list(TRAINJOBS, NAMESPACE).items]
+                submitted = await running.adapter.submit(job(), ORIGIN, 2, "b")
+                assert count(running) == 1
+                assert left in ([], [submitted.observation.uid])
+                assert (submitted.action == "adopted") == bool(left)
+                copies = running.registry.list(TRAINING_RUNTIMES, NAMESPACE).items
+                assert [copy["metadata"]["ownerReferences"][0]["uid"] for copy in copies] == [submitted.observation.uid]
+
+    asyncio.run(run())
+
+
+def test_an_end_that_nobody_took_is_taken_and_a_reported_one_is_followed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            first = await running.adapter.submit(job(), ORIGIN, 1, "a")
+            finish(running, NAME, "Failed")
+            taken = await running.adapter.submit(job(), ORIGIN, 2, "b")
+            assert (taken.observation.uid, taken.observation.state) == (first.observation.uid, State.ENDED)
+            verdict = Cause(kind=CauseKind.NON_ZERO_EXIT, provenance=Provenance.DERIVED, detail="exit code 3")
+            await running.adapter.report(NAME, first.observation.uid, verdict, "b")
+            following = await running.adapter.submit(job(), ORIGIN, 2, "c")
+            assert (following.observation.submission, following.observation.state) == (2, State.GATED)
+
+    asyncio.run(run())
+
+
+def test_a_changed_job_replaces_the_live_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            await running.adapter.submit(job(), ORIGIN, 1, "a")
+            changed = await running.adapter.submit(job(argv=["false"]), ORIGIN, 2, "b")
+            assert changed.observation.submission == 2
+            assert [item["metadata"]["name"] for item in running.registry.list(TRAINJOBS, NAMESPACE).items] == [
+                names.object_name(JOB_ID, 2)
+            ]
+
+    asyncio.run(run())
+
+
+def test_a_job_of_another_task_is_not_adopted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            await running.adapter.submit(job(), ORIGIN, 1, "a")
+            with pytest.raises(Refused, match="another task's"):
+                await running.adapter.submit(job(), ORIGIN._replace(deployment="other"), 1, "b")
+
+    asyncio.run(run())

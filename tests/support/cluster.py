@@ -1,0 +1,73 @@
+"""An API server without controllers, and clients of it that count or cut off what they send."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from airflow_dispatch.adapter import Adapter, Settings
+from airflow_dispatch.core.job import TrainingJob
+from airflow_dispatch.kube.client import KubeClient
+from airflow_dispatch.kube.config import ClusterConfig
+from airflow_dispatch.localcluster.apiserver.registry import Registry
+from airflow_dispatch.localcluster.apiserver.server import ApiServer
+from airflow_dispatch.localcluster.clock import WallClock
+from airflow_dispatch.localcluster.resources import CLUSTER_TRAINING_RUNTIMES
+from airflow_dispatch.localcluster.runtimes import shipped_runtimes
+
+JOB_ID = "01K6NJRFAE13R8H0C3SWZGBJ7R"
+NAMESPACE = "default"
+
+
+class Cluster:
+    """A registry that is served over HTTPS, and an adapter that speaks to it."""
+
+    def __init__(self, registry: Registry, client: CountingClient) -> None:
+        self.registry = registry
+        self.client = client
+        self.adapter = Adapter(client, NAMESPACE)
+
+    def with_settings(self, settings: Settings) -> Adapter:
+        """Another adapter on the same client."""
+        return Adapter(self.client, NAMESPACE, settings)
+
+
+class CountingClient(KubeClient):
+    """Counts requests, and cancels its caller at one of them: before it is sent, or when it has been answered."""
+
+    requests = 0
+    stop_at: int | None = None
+    stop_after = False
+
+    @contextlib.asynccontextmanager
+    async def _answer(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        self.requests += 1
+        now = self.requests == self.stop_at
+        if now and not self.stop_after:
+            raise asyncio.CancelledError
+        async with super()._answer(*args, **kwargs) as response:
+            if now:
+                await response.read()
+                raise asyncio.CancelledError
+            yield response
+
+
+@contextlib.asynccontextmanager
+async def cluster(directory: Path) -> AsyncIterator[Cluster]:
+    """Serves the runtimes that the local cluster ships."""
+    registry = Registry(WallClock())
+    for runtime in shipped_runtimes():
+        registry.create(CLUSTER_TRAINING_RUNTIMES, None, runtime)
+    async with ApiServer(registry, directory) as server:
+        config = ClusterConfig(kubeconfig=str(server.kubeconfig()))
+        async with await CountingClient.connect(config) as client:
+            yield Cluster(registry, client)
+
+
+def job(**fields: Any) -> TrainingJob:
+    """A small job."""
+    given: dict[str, Any] = {"job_id": JOB_ID, "argv": ["true"], "runtime": "torch-distributed"}
+    return TrainingJob.validated(**{**given, **fields})
