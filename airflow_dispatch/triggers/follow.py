@@ -1,7 +1,8 @@
 """The wait: one TrainJob watched from now until it ends, is gone, or the task's time is up.
 
-It starts with a full read and may run in two processes at once or start again at any time. It writes to the cluster
-only to open a job that could not be opened before (contract, sections 10 and 12).
+It starts with a full read and may run in two processes at once or start again at any time. To the cluster it writes
+little, and only for the task whose job it is: it opens a job that could not be opened before (contract, sections 10
+and 12), and notes which JobSet was the job's first (section 7).
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ _FAILING_POD = re.compile(r"pod (\S+): ")
 
 @dataclass(frozen=True)
 class Waited:
-    """What is waited for, and how; an empty ``uid`` takes whatever object has the name."""
+    """What is waited for, and how.
+
+    An empty ``uid`` takes whatever object has the name. ``opens``: the job is the waiting task's own, to be opened.
+    """
 
     namespace: str
     name: str
@@ -129,8 +133,10 @@ class Follower:
         """Does what a job that goes on asks for."""
         if self._journal.observe(observation, datetime.now(UTC)):
             await self._publish()
-        if self._waited.opens and observation.state is State.GATED:
-            await self._open(adapter)
+        if self._waited.opens:
+            await adapter.remember_jobset(snapshot)
+            if observation.state is State.GATED:
+                await self._open(adapter)
         if self._waited.stream_output:
             output.attend(snapshot)
             await self._publish_position(output)

@@ -49,7 +49,7 @@ def test_a_started_job_is_gated_and_owns_its_runtime_copy(tmp_path: Path) -> Non
 def test_an_unknown_runtime_is_refused_by_naming_those_there_are(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as running:
-            with pytest.raises(InvalidJob, match="'nope'.*torch-distributed, torch-distributed-unsafe"):
+            with pytest.raises(InvalidJob, match=r"'nope'.*torch-distributed, torch-distributed-unsafe"):
                 await running.adapter.start(job(runtime="nope"), submission=1, attempt=1)
             assert running.registry.list(TRAINING_RUNTIMES, NAMESPACE).items == []
 

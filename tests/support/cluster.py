@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_dispatch.adapter import Adapter, Settings
+from airflow_dispatch.core.errors import DispatchError
 from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
@@ -48,11 +49,16 @@ class CountingClient(KubeClient):
         now = self.requests == self.stop_at
         if now and not self.stop_after:
             raise asyncio.CancelledError
-        async with super()._answer(*args, **kwargs) as response:
+        try:
+            async with super()._answer(*args, **kwargs) as response:
+                if now:
+                    await response.read()
+                    raise asyncio.CancelledError
+                yield response
+        except DispatchError:
             if now:
-                await response.read()
-                raise asyncio.CancelledError
-            yield response
+                raise asyncio.CancelledError from None
+            raise
 
 
 @contextlib.asynccontextmanager

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_dispatch.core import names
-from airflow_dispatch.localcluster.resources import PODS, TRAINJOBS
+from airflow_dispatch.localcluster.resources import CLUSTER_TRAINING_RUNTIMES, PODS, TRAINJOBS
+from airflow_dispatch.localcluster.runtimes import shipped_runtimes
 from airflow_dispatch.triggers.trainjob import TrainJobTrigger
 from tests.support.apiserver import Live
 
@@ -20,6 +27,8 @@ class PlayedCluster:
     def __init__(self, live: Live) -> None:
         self._live = live
         self.uid = ""
+        for runtime in shipped_runtimes():
+            live.call(lambda body=runtime: live.registry.create(CLUSTER_TRAINING_RUNTIMES, None, body))
 
     def create_trainjob(self) -> None:
         body = {
@@ -35,8 +44,8 @@ class PlayedCluster:
         created = self._live.call(lambda: self._live.registry.create(TRAINJOBS, NAMESPACE, body))
         self.uid = created["metadata"]["uid"]
 
-    def condition(self, kind: str, reason: str, message: str) -> None:
-        """Sets a condition of the TrainJob."""
+    def condition(self, kind: str, reason: str, message: str, name: str = NAME) -> None:
+        """Sets a condition of a TrainJob."""
         condition = {
             "type": kind,
             "status": "True",
@@ -44,7 +53,7 @@ class PlayedCluster:
             "message": message,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
-        self._status(TRAINJOBS, NAME, {"conditions": [condition]})
+        self._status(TRAINJOBS, name, {"conditions": [condition]})
 
     def pod(self, rank: int, state: dict[str, Any], phase: str) -> str:
         """A pod of the first execution whose container ``node`` is in ``state``."""
@@ -73,10 +82,20 @@ class PlayedCluster:
     def delete_trainjob(self) -> None:
         self._live.call(lambda: self._live.registry.delete(TRAINJOBS, NAMESPACE, NAME))
 
+    def delete_trainjobs(self) -> None:
+        """Deletes whatever there is."""
+        for each in self.trainjobs:
+            name = each["metadata"]["name"]
+            self._live.call(lambda name=name: self._live.registry.delete(TRAINJOBS, NAMESPACE, name))
+
     @property
     def exists(self) -> bool:
-        listing = self._live.call(lambda: self._live.registry.list(TRAINJOBS, NAMESPACE))
-        return any(each["metadata"]["name"] == NAME for each in listing.items)
+        return any(each["metadata"]["name"] == NAME for each in self.trainjobs)
+
+    @property
+    def trainjobs(self) -> list[dict[str, Any]]:
+        """All TrainJobs of the namespace."""
+        return list(self._live.call(lambda: self._live.registry.list(TRAINJOBS, NAMESPACE)).items)
 
     def trigger(self, **kwargs: Any) -> TrainJobTrigger:
         """A trigger that waits for it."""
@@ -91,3 +110,12 @@ class PlayedCluster:
             registry.update(resource, NAMESPACE, name, found, subresource="status")
 
         self._live.call(write)
+
+
+@contextmanager
+def played_cluster(directory: Path, environment: pytest.MonkeyPatch) -> Iterator[PlayedCluster]:
+    """A cluster that ``kubernetes_default`` names."""
+    with Live(directory) as live:
+        connection = {"conn_type": "kubernetes", "extra": {"kube_config_path": live.kubeconfig}}
+        environment.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", json.dumps(connection))
+        yield PlayedCluster(live)

@@ -102,7 +102,7 @@ class Lines:
 def test_rank_0s_output_is_in_the_log_set_apart(cluster: PlayedCluster) -> None:
     name = cluster.pod(0, RUNNING, "Running")
     trigger, lines = cluster.trigger(), Lines()
-    trigger._log = lines
+    trigger._log = lines  # type: ignore[assignment]
 
     def complete_when_shown() -> None:
         lines.wait_for("rank 0 | node 3")

@@ -1,0 +1,88 @@
+"""The real control plane with nodes: the local cluster's kubelets, over HTTPS as any kubelet would."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_dispatch.localcluster.apiserver.errors import ApiError
+from airflow_dispatch.localcluster.client import HttpApi
+from airflow_dispatch.localcluster.clock import WallClock
+from airflow_dispatch.localcluster.cluster import Timings
+from airflow_dispatch.localcluster.faults import Faults
+from airflow_dispatch.localcluster.kubelet import (
+    DEFAULT_IMAGES,
+    ClusterNetwork,
+    ImageTable,
+    Kubelet,
+    NodeSpec,
+    PodNames,
+    ProcessRuntime,
+)
+from airflow_dispatch.localcluster.resources import CLUSTER_TRAINING_RUNTIMES
+from airflow_dispatch.localcluster.runtimes import shipped_runtimes
+from tests.realcluster.controlplane import ControlPlane, control_plane
+
+RUNTIME_SECONDS = 20.0
+"""How long Trainer's webhook may take until it takes the first runtime."""
+
+
+@dataclass(frozen=True)
+class RealCluster:
+    """What tests use of it: an administrator's kubeconfig, the control plane's processes, and the faults of nodes."""
+
+    plane: ControlPlane
+    faults: Faults
+    kubelets: dict[str, Kubelet]
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.plane.kubeconfig
+
+
+@contextlib.asynccontextmanager
+async def real_cluster(*, nodes: int = 3, kueue: bool = False) -> AsyncIterator[RealCluster]:
+    """A control plane and ``nodes`` nodes, with the runtimes that the local cluster ships."""
+    clock = WallClock()
+    async with contextlib.AsyncExitStack() as stack:
+        plane = await stack.enter_async_context(control_plane(kueue=kueue))
+        api = await stack.enter_async_context(await HttpApi.connect(plane.kubeconfig))
+        runtime = ProcessRuntime(plane.folder)
+        stack.push_async_callback(runtime.close)
+        network = ClusterNetwork()
+        stack.callback(network.close)
+        kubelets: dict[str, Kubelet] = {}
+        names = PodNames()
+        for index in range(nodes):
+            spec = NodeSpec(f"node-{index}", heartbeat_seconds=Timings().heartbeat)
+            kubelet = kubelets[spec.name] = Kubelet(
+                api,
+                spec,
+                runtime,
+                clock,
+                addresses=network.node(index),
+                names=names,
+                folder=plane.folder / "nodes",
+                images=ImageTable(DEFAULT_IMAGES),
+            )
+            stack.push_async_callback(kubelet.stop)
+            await kubelet.start()
+        await _create_runtimes(api, clock)
+        yield RealCluster(plane, Faults(api, kubelets), kubelets)
+
+
+async def _create_runtimes(api: HttpApi, clock: WallClock) -> None:
+    """Creates the runtimes as soon as Trainer's webhook is served to the API server."""
+    began = clock.now()
+    for runtime in shipped_runtimes():
+        while True:
+            try:
+                await api.create(CLUSTER_TRAINING_RUNTIMES, None, runtime)
+            except ApiError:
+                if (clock.now() - began).total_seconds() > RUNTIME_SECONDS:
+                    raise
+                await clock.sleep(0.1)
+            else:
+                break
