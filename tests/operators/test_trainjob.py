@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError, TaskDe
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_dispatch.core import names
-from airflow_dispatch.core.errors import ConfigurationError, InvalidJob, Refused
+from airflow_dispatch.core.errors import ConfigurationError, InvalidJob
 from airflow_dispatch.exceptions import (
     TrainJobInterruptedError,
     TrainJobNodeLostError,
@@ -266,7 +266,7 @@ def test_a_job_that_can_not_run_is_refused_before_anything_is_sent(
 
 
 def test_an_unknown_runtime_is_refused_before_anything_is_sent(cluster: PlayedCluster) -> None:
-    with pytest.raises(Refused, match="nothing-like-it"):
+    with pytest.raises(InvalidJob, match="'nothing-like-it' is not known here; there are: torch-distributed"):
         operator(runtime="nothing-like-it").execute(context_of(TaskInstance()))
 
     assert cluster.trainjobs == []

@@ -1,0 +1,121 @@
+"""One suite for both clusters: the embedded one, and with ``--real`` the real control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airflow_dispatch.adapter import Adapter, Settings
+from airflow_dispatch.core.classify import classify
+from airflow_dispatch.core.identity import TaskKey, job_id_of
+from airflow_dispatch.core.job import TrainingJob
+from airflow_dispatch.core.observation import Observation
+from airflow_dispatch.kube.client import KubeClient
+from airflow_dispatch.kube.config import ClusterConfig
+from airflow_dispatch.kube.hub import shared_hub
+from airflow_dispatch.localcluster import LocalCluster
+from airflow_dispatch.localcluster.client import HttpApi
+from airflow_dispatch.localcluster.resources import NAMESPACES, SERVICE_ACCOUNTS
+from airflow_dispatch.localcluster.thread import BlockingFaults, ClusterThread
+
+WAIT_SECONDS = 60.0
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
+    """The cluster of this run."""
+    if request.config.getoption("--real"):
+        from tests.realcluster.cluster import real_cluster  # noqa: PLC0415 (needs Go's module cache)
+
+        thread = ClusterThread(real_cluster)
+    else:
+        thread = LocalCluster.in_thread()
+    with thread as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A namespace of its own on the cluster, and what a test does there."""
+
+    config: ClusterConfig
+    namespace: str
+    faults: BlockingFaults
+
+    def job(self, *argv: str, **fields: Any) -> TrainingJob:
+        """A job of two ranks that runs ``argv`` in each."""
+        key = TaskKey("tests", "dag", f"{self.namespace}-{next(_numbers)}", "task", -1)
+        values = {"num_nodes": 2, "resources_per_node": {"cpu": "1", "memory": "256Mi"}, **fields}
+        job_id = job_id_of(key, datetime.now(UTC))
+        return TrainingJob.validated(job_id=job_id, argv=argv, runtime="torch-distributed", **values)
+
+    @contextlib.asynccontextmanager
+    async def adapter(self) -> AsyncIterator[Adapter]:
+        """An adapter for this namespace."""
+        async with await KubeClient.connect(self.config) as client:
+            yield Adapter(client, self.namespace, Settings())
+
+    @contextlib.asynccontextmanager
+    async def started(self, job: TrainingJob) -> AsyncIterator[tuple[Adapter, str]]:
+        """The job, started and opened, and cancelled at the end."""
+        async with self.adapter() as adapter:
+            observation = await adapter.start(job, submission=1, attempt=1)
+            name = observation.ref.partition("/")[2]
+            try:
+                await adapter.open(name, uid=observation.uid)
+                yield adapter, name
+            finally:
+                await adapter.cancel(name)
+
+    async def until(self, name: str, ready: Callable[[Observation], bool]) -> Observation:
+        """The first observation that a watching hub gives for which ``ready`` holds."""
+        seen: list[str] = []
+        try:
+            async with asyncio.timeout(WAIT_SECONDS), shared_hub(self.config, self.namespace) as hub:
+                async with contextlib.aclosing(hub.subscribe(name)) as snapshots:
+                    async for snapshot in snapshots:
+                        if snapshot is None:
+                            continue
+                        observation = classify(snapshot, datetime.now(UTC))
+                        line = f"{observation.state} {observation.cause.kind}: {observation.cause.detail}"
+                        if not seen or seen[-1] != line:
+                            seen.append(line)
+                        if ready(observation):
+                            return observation
+        except TimeoutError:
+            pytest.fail("never seen; what was seen:\n" + "\n".join(seen))
+        raise AssertionError("the watch ended")
+
+
+@pytest.fixture
+def workspace(cluster: ClusterThread, request: pytest.FixtureRequest) -> Workspace:
+    """A fresh namespace."""
+    name = f"test-{next(_numbers)}-{abs(hash(request.node.name)) % 10_000}"
+    config = ClusterConfig(kubeconfig=str(cluster.kubeconfig))
+    asyncio.run(_create_namespace(config, name))
+    return Workspace(config, name, cluster.faults)
+
+
+async def _create_namespace(config: ClusterConfig, name: str) -> None:
+    """Creates a namespace, and waits for its service account, without which no pod can be made there."""
+    async with await HttpApi.connect(str(config.kubeconfig)) as api:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await api.create(NAMESPACES, None, body)
+        listed = await api.list(SERVICE_ACCOUNTS, name)
+        if any(item["metadata"]["name"] == "default" for item in listed.items):
+            return
+        async with asyncio.timeout(WAIT_SECONDS), contextlib.aclosing(
+            api.watch(SERVICE_ACCOUNTS, listed.resource_version, name),
+        ) as events:
+            async for event in events:
+                if event.object["metadata"]["name"] == "default":
+                    return
