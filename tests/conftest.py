@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
+
 _HOME = Path(tempfile.mkdtemp(prefix="airflow-"))
 
 os.environ.update(
@@ -21,3 +23,8 @@ os.environ.update(
         "AIRFLOW__DISPATCH__DEPLOYMENT": "tests",
     }
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--real``: the suite that is for both clusters runs on the real control plane."""
+    parser.addoption("--real", action="store_true", help="run tests/suite on the real control plane")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,14 @@ class Certificates:
     def server(self, folder: str) -> Path:
         """A serving certificate for loopback; the folder holds ``tls.crt`` and ``tls.key``."""
         return self._issue(folder, self._authority.issue_cert("127.0.0.1", "localhost", "kubernetes.default.svc"))
+
+    def server_context(self, folder: str) -> ssl.SSLContext:
+        """For a server that takes none but clients with a certificate of ours."""
+        serving = self.server(folder)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.authority))
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(serving / "tls.crt", serving / "tls.key")
+        return context
 
     def client(self, user: str, group: str | None = None) -> tuple[Path, Path]:
         """A client certificate: certificate and key. Kubernetes reads the user from CN and the group from O."""

@@ -24,6 +24,7 @@ from airflow_dispatch.localcluster.kubelet import (
 from airflow_dispatch.localcluster.resources import CLUSTER_TRAINING_RUNTIMES
 from airflow_dispatch.localcluster.runtimes import shipped_runtimes
 from tests.realcluster.controlplane import ControlPlane, control_plane
+from tests.realcluster.logs import log_server
 
 RUNTIME_SECONDS = 20.0
 """How long Trainer's webhook may take until it takes the first runtime."""
@@ -53,16 +54,18 @@ async def real_cluster(*, nodes: int = 3, kueue: bool = False) -> AsyncIterator[
         stack.push_async_callback(runtime.close)
         network = ClusterNetwork()
         stack.callback(network.close)
+        pools = [network.node(index) for index in range(nodes)]
         kubelets: dict[str, Kubelet] = {}
+        logs = await stack.enter_async_context(log_server(plane, kubelets, [pool.host for pool in pools]))
         names = PodNames()
-        for index in range(nodes):
-            spec = NodeSpec(f"node-{index}", heartbeat_seconds=Timings().heartbeat)
+        for index, pool in enumerate(pools):
+            spec = NodeSpec(f"node-{index}", heartbeat_seconds=Timings().heartbeat, port=logs.port)
             kubelet = kubelets[spec.name] = Kubelet(
                 api,
                 spec,
                 runtime,
                 clock,
-                addresses=network.node(index),
+                addresses=pool,
                 names=names,
                 folder=plane.folder / "nodes",
                 images=ImageTable(DEFAULT_IMAGES),

@@ -34,7 +34,8 @@ _CONTROLLERS = ("jobset", "trainer", "kueue")
 class ControlPlane:
     """A running control plane; there are no Nodes until somebody's kubelet registers them.
 
-    ``kubeconfig`` is an administrator's, ``server`` the API server's address, ``folder`` holds logs by process.
+    ``kubeconfig`` is an administrator's, ``server`` the API server's address, ``folder`` holds logs by process,
+    ``certificates`` issues more.
     """
 
     def __init__(self, folder: Path, *, kueue: bool) -> None:
@@ -42,7 +43,7 @@ class ControlPlane:
         self.processes: dict[str, Process] = {}
         self._kueue = kueue
         self._logs = folder / "logs"
-        self._certificates = Certificates(folder / "pki")
+        self.certificates = Certificates(folder / "pki")
         self._token = new_token()
         names = [*_CORE_PORTS, *(f"{name}-{port}" for name in _CONTROLLERS for port in ("webhook", "health"))]
         self._ports = dict(zip(names, _free_ports(len(names)), strict=True))
@@ -58,7 +59,7 @@ class ControlPlane:
         """Starts everything and returns when all is ready; raises :class:`StartError`, which names the process."""
         self._logs.mkdir()
         binaries = await asyncio.to_thread(programs)
-        tls = ssl.create_default_context(cafile=str(self._certificates.authority))
+        tls = ssl.create_default_context(cafile=str(self.certificates.authority))
         headers = {"Authorization": f"Bearer {self._token}"}
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), headers=headers) as session:
             self._start_etcd(binaries)
@@ -75,7 +76,7 @@ class ControlPlane:
             for name in controllers:
                 await self._ready(session, name, f"http://127.0.0.1:{self._ports[f'{name}-health']}/readyz")
             ports = {name: self._ports[f"{name}-webhook"] for name in controllers}
-            for document in await asyncio.to_thread(list, manifests.webhooks(self._certificates.authority_data, ports)):
+            for document in await asyncio.to_thread(list, manifests.webhooks(self.certificates.authority_data, ports)):
                 kind = document["kind"].lower() + "s"
                 await self._create(session, f"/apis/admissionregistration.k8s.io/v1/{kind}", document)
             await self._ready(
@@ -115,8 +116,9 @@ class ControlPlane:
         self._spawn("etcd", [str(binaries / "etcd"), *_flags(options)])
 
     def _start_api_server(self, binaries: Path) -> None:
-        certificates = self._certificates
+        certificates = self.certificates
         serving = certificates.server("kube-apiserver")
+        kubelet_client, kubelet_client_key = certificates.client("kube-apiserver-kubelet-client", "system:masters")
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(f'{self._token},admin,1,"system:masters"\n')
@@ -136,6 +138,9 @@ class ControlPlane:
             "requestheader-allowed-names": "front-proxy-client",
             "token-auth-file": tokens,
             "anonymous-auth": "false",
+            "kubelet-client-certificate": kubelet_client,
+            "kubelet-client-key": kubelet_client_key,
+            "kubelet-preferred-address-types": "InternalIP",
             "authorization-mode": "RBAC",
             "service-cluster-ip-range": "10.96.0.0/16",
             "service-account-issuer": "https://kubernetes.default.svc",
@@ -160,8 +165,8 @@ class ControlPlane:
             "unhealthy-zone-threshold": 1,
         }
         options = {
-            "service-account-private-key-file": self._certificates.service_account_key,
-            "root-ca-file": self._certificates.authority,
+            "service-account-private-key-file": self.certificates.service_account_key,
+            "root-ca-file": self.certificates.authority,
             "use-service-account-credentials": "true",
             "allocate-node-cidrs": "false",
             "kube-api-qps": 200,
@@ -183,7 +188,7 @@ class ControlPlane:
             self._spawn(name, [str(binaries / name), *_flags({**common, **more})])
 
     def _start_controller(self, binaries: Path, name: str) -> None:
-        serving = self._certificates.server(f"{name}-webhook")
+        serving = self.certificates.server(f"{name}-webhook")
         configuration: dict[str, Any] = {
             "leaderElection": {"leaderElect": False},
             "metrics": {"bindAddress": "0"},
@@ -229,12 +234,12 @@ class ControlPlane:
         return write_kubeconfig(
             self.folder / f"{name}.kubeconfig",
             self.server,
-            self._certificates.authority_data,
+            self.certificates.authority_data,
             user,
         )
 
     def _client_kubeconfig(self, name: str, user: str, group: str | None) -> Path:
-        certificate, key = self._certificates.client(user, group)
+        certificate, key = self.certificates.client(user, group)
         return self._kubeconfig(name, {"client-certificate": str(certificate), "client-key": str(key)})
 
     async def _ready(self, session: aiohttp.ClientSession, name: str, url: str, seconds: float = 60) -> None:
@@ -259,7 +264,7 @@ class ControlPlane:
         webhook = self._ports["kueue-webhook"] if self._kueue else None
         documents = await asyncio.to_thread(
             list,
-            manifests.custom_resources(self._certificates.authority_data, webhook),
+            manifests.custom_resources(self.certificates.authority_data, webhook),
         )
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         for document in documents:

@@ -80,20 +80,30 @@ class Workspace:
         """The first observation that a watching hub gives for which ``ready`` holds."""
         seen: list[str] = []
         try:
-            async with asyncio.timeout(WAIT_SECONDS), shared_hub(self.config, self.namespace) as hub:
-                async with contextlib.aclosing(hub.subscribe(name)) as snapshots:
-                    async for snapshot in snapshots:
-                        if snapshot is None:
-                            continue
-                        observation = classify(snapshot, datetime.now(UTC))
-                        line = f"{observation.state} {observation.cause.kind}: {observation.cause.detail}"
-                        if not seen or seen[-1] != line:
-                            seen.append(line)
-                        if ready(observation):
-                            return observation
+            async with (
+                asyncio.timeout(WAIT_SECONDS),
+                shared_hub(self.config, self.namespace) as hub,
+                contextlib.aclosing(hub.subscribe(name)) as snapshots,
+            ):
+                async for snapshot in snapshots:
+                    if snapshot is None:
+                        continue
+                    observation = classify(snapshot, datetime.now(UTC))
+                    line = f"{observation.state} {observation.cause.kind}: {observation.cause.detail}"
+                    if not seen or seen[-1] != line:
+                        seen.append(line)
+                    if ready(observation):
+                        return observation
         except TimeoutError:
             pytest.fail("never seen; what was seen:\n" + "\n".join(seen))
         raise AssertionError("the watch ended")
+
+    async def until_gone(self, adapter: Adapter, job: TrainingJob) -> None:
+        """Returns when nothing is left of a job: the garbage collector takes its time, and nobody announces its end."""
+        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+        while left := await adapter.find(job.job_id):
+            if asyncio.get_running_loop().time() > deadline:
+                pytest.fail(f"still there: {[each.ref for each in left]}")
 
 
 @pytest.fixture
@@ -113,9 +123,12 @@ async def _create_namespace(config: ClusterConfig, name: str) -> None:
         listed = await api.list(SERVICE_ACCOUNTS, name)
         if any(item["metadata"]["name"] == "default" for item in listed.items):
             return
-        async with asyncio.timeout(WAIT_SECONDS), contextlib.aclosing(
-            api.watch(SERVICE_ACCOUNTS, listed.resource_version, name),
-        ) as events:
+        async with (
+            asyncio.timeout(WAIT_SECONDS),
+            contextlib.aclosing(
+                api.watch(SERVICE_ACCOUNTS, listed.resource_version, name),
+            ) as events,
+        ):
             async for event in events:
                 if event.object["metadata"]["name"] == "default":
                     return

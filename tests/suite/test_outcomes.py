@@ -64,6 +64,7 @@ def test_a_rank_that_fails_is_the_cause_and_the_rank_that_was_stopped_is_named_a
             done = await workspace.until(name, ended)
             assert done.cause.kind is CauseKind.NON_ZERO_EXIT
             first, others = done.cause.detail.split("; other ranks: ")
+            print(done.cause)
             assert first.startswith(f"pod {name}-node-0-1-")
             assert first.endswith(": exit code 3")
             assert f"{name}-node-0-0-" in others
@@ -143,9 +144,7 @@ def test_cancelling_deletes_the_trainjob_and_everything_below_it(workspace: Work
             await adapter.cancel(name, uid="00000000-0000-0000-0000-000000000000")
             assert await adapter.find(job.job_id)
             await adapter.cancel(name, uid=running.uid)
-            async with asyncio.timeout(60):
-                while await adapter.find(job.job_id):
-                    await asyncio.sleep(0)
+            await workspace.until_gone(adapter, job)
 
     asyncio.run(main())
 

@@ -116,7 +116,7 @@ class Kubelet:
         self._link.restore()
         await self._reporter.register()
         self._connect()
-        for worker in self._workers.values():
+        for worker in list(self._workers.values()):
             if not worker.done:
                 await worker.report_again()
 

@@ -46,6 +46,7 @@ class NodeSpec:
         heartbeat_seconds: How often its Lease is renewed.
         status_every: Each how many heartbeats the Node's status is written too.
         lease_seconds: The duration that its Lease names.
+        port: Where its kubelet serves logs to an API server that is not the local cluster's own; 0 for nowhere.
     """
 
     name: str
@@ -54,6 +55,7 @@ class NodeSpec:
     heartbeat_seconds: float = 1.0
     status_every: int = 5
     lease_seconds: int = 40
+    port: int = 0
 
 
 class NodeReporter:
@@ -166,7 +168,7 @@ class NodeReporter:
                 {"type": "InternalIP", "address": self._address},
                 {"type": "Hostname", "address": self._spec.name},
             ],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._spec.port}},
             "nodeInfo": {
                 "machineID": self._machine_id,
                 "systemUUID": self._machine_id,
