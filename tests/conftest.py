@@ -16,10 +16,10 @@ os.environ.update(
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_HOME / 'airflow.db'}",
         "AIRFLOW__CORE__UNIT_TEST_MODE": "True",
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(_HOME / "dags"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(Path(__file__).parent / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(_HOME / "plugins"),
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(_HOME / "logs"),
-        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
         "AIRFLOW__DISPATCH__DEPLOYMENT": "tests",
     }
 )

@@ -48,8 +48,8 @@ class SubmitTrainJobOperator(BaseOperator):
         ``requests`` and ``limits``; None: the runtime's.
     :param env: environment variables of the ranks, text to text. Names under ``DISPATCH_`` are taken.
     :param work_dir: the absolute path of the directory in which ``argv`` starts; None: the image's.
-    :param time_limit: the longest the job may run once it runs, a timedelta or seconds (whole ones, at least 1), kept by Trainer
-        (``activeDeadlineSeconds``). The task's ``execution_timeout`` limits the whole try, queueing included.
+    :param time_limit: the longest the job may run once it runs, a timedelta or whole seconds of at least 1, kept by
+        Trainer (``activeDeadlineSeconds``). The task's ``execution_timeout`` limits the whole try, queueing included.
     :param labels: labels of the TrainJob. Prefixes of dispatch, Kueue, Trainer and JobSet are refused.
     :param annotations: annotations of the TrainJob, likewise.
     :param unsafe_runtime: what to do with a runtime that could start a second execution beside a running one:

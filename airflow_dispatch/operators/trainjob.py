@@ -19,7 +19,7 @@ from airflow_dispatch.hooks.reference import JobReference
 from airflow_dispatch.operators.submit import SubmitTrainJobOperator
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Context, XComArg
 
     from airflow_dispatch.triggers.trainjob import TrainJobTrigger
 
@@ -187,13 +187,13 @@ class OpenTrainJobOperator(BaseOperator):
     def __init__(
         self,
         *,
-        job: str | Mapping[str, Any],
+        job: str | Mapping[str, Any] | XComArg,
         namespace: str | None = None,
         kubernetes_conn_id: str = "kubernetes_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.job = job
+        self.job: Any = job  # rendered by the time it is read
         self.namespace = namespace
         self.kubernetes_conn_id = kubernetes_conn_id
         self._bridge = Bridge()

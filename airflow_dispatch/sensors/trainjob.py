@@ -16,7 +16,7 @@ from airflow_dispatch.hooks.bridge import Bridge
 from airflow_dispatch.hooks.reference import JobReference
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Context, XComArg
 
     from airflow_dispatch.hooks.dispatch import DispatchHook
     from airflow_dispatch.triggers.journal import Journal
@@ -48,7 +48,7 @@ class TrainJobSensor(BaseSensorOperator):
     def __init__(
         self,
         *,
-        job: str | Mapping[str, Any],
+        job: str | Mapping[str, Any] | XComArg,
         namespace: str | None = None,
         kubernetes_conn_id: str = "kubernetes_default",
         deferrable: bool = True,
@@ -56,7 +56,7 @@ class TrainJobSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.job = job
+        self.job: Any = job  # rendered by the time it is read
         self.namespace = namespace
         self.kubernetes_conn_id = kubernetes_conn_id
         self.deferrable = deferrable

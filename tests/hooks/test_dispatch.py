@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 
 import pytest
@@ -56,5 +57,5 @@ def test_the_deployments_name_comes_from_the_connection_then_the_configuration_t
 def test_a_deployment_without_any_name_is_told_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW__DISPATCH__DEPLOYMENT")
 
-    with pytest.raises(ConfigurationError, match=r"\\[dispatch\\] deployment"):
+    with pytest.raises(ConfigurationError, match=re.escape("set [dispatch] deployment")):
         _ = DispatchHook().deployment

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import pickle
 from collections.abc import Mapping
 from datetime import timedelta
@@ -12,6 +13,7 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_dispatch.core import names
 from airflow_dispatch.core.errors import ConfigurationError, InvalidJob
+from airflow_dispatch.core.identity import TaskKey, job_id_of
 from airflow_dispatch.exceptions import (
     TrainJobInterruptedError,
     TrainJobNodeLostError,
@@ -56,7 +58,7 @@ def event(cluster: PlayedCluster, kind: str, status: str = "ended", output: tupl
     }
 
 
-def annotations(cluster: PlayedCluster) -> Mapping[str, str]:
+def marks(cluster: PlayedCluster) -> Mapping[str, str]:
     (trainjob,) = cluster.trainjobs
     found: Mapping[str, str] = trainjob["metadata"]["annotations"]
     return found
@@ -69,7 +71,7 @@ def test_it_submits_opens_and_defers_once(cluster: PlayedCluster) -> None:
 
     (trainjob,) = cluster.trainjobs
     assert trainjob["spec"]["suspend"] is False
-    assert annotations(cluster)[names.ANNOTATION_OPENED] == "true"
+    assert marks(cluster)[names.ANNOTATION_OPENED] == "true"
     assert trainjob["spec"]["trainer"]["args"] == ARGV
     assert trainjob["spec"]["trainer"]["numNodes"] == 2
     assert deferred.method_name == "execute_complete"
@@ -91,6 +93,30 @@ def test_a_try_after_a_crash_adopts_its_own_job(cluster: PlayedCluster) -> None:
     assert first.trigger.serialize()[1]["uid"] == again.trigger.serialize()[1]["uid"]
 
 
+def test_a_job_that_can_not_be_opened_yet_is_opened_while_the_task_waits(cluster: PlayedCluster) -> None:
+    task_instance = TaskInstance(try_number=2)
+    context = context_of(task_instance)
+    job_id = job_id_of(TaskKey("tests", "dag", "run-1", "train", -1), context["dag_run"].run_after)
+    earlier = cluster.pod(0, {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "Running", job_id)
+
+    deferred = defer(operator(), task_instance)
+    (trainjob,) = cluster.trainjobs
+    gated = trainjob["spec"]["suspend"]
+    cluster.delete_pod(earlier)
+
+    async def wait_until_opened() -> None:
+        waiting = asyncio.create_task(deferred.trigger.wait())
+        while names.ANNOTATION_OPENED not in await asyncio.to_thread(marks, cluster):
+            assert not waiting.done()
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+    asyncio.run(asyncio.wait_for(wait_until_opened(), 30))
+    assert gated is True
+    assert cluster.trainjobs[0]["metadata"]["name"] == names.object_name(job_id, 2)
+    assert cluster.trainjobs[0]["spec"]["suspend"] is False
+
+
 def test_mapped_task_instances_have_jobs_of_their_own(cluster: PlayedCluster) -> None:
     for index in range(2):
         defer(operator(), TaskInstance(map_index=index))
@@ -106,7 +132,7 @@ def test_a_job_that_had_ended_is_not_waited_for(cluster: PlayedCluster) -> None:
     result = operator().execute(context_of(TaskInstance(try_number=2)))
 
     assert result["cause"]["kind"] == "completed"
-    assert annotations(cluster)[names.ANNOTATION_REPORTED] == "try-2"
+    assert marks(cluster)[names.ANNOTATION_REPORTED] == "try-2"
 
 
 def test_without_deferring_the_worker_waits_through_the_same_code(cluster: PlayedCluster) -> None:
@@ -126,8 +152,8 @@ def test_success_returns_the_outcome_and_reports_the_verdict(cluster: PlayedClus
     result = operator().execute_complete(context_of(task_instance), event(cluster, "completed"))
 
     assert result == outcome(cluster, "completed")
-    assert annotations(cluster)[names.ANNOTATION_REPORTED] == "try-1"
-    assert '"completed"' in annotations(cluster)[names.ANNOTATION_VERDICT]
+    assert marks(cluster)[names.ANNOTATION_REPORTED] == "try-1"
+    assert '"completed"' in marks(cluster)[names.ANNOTATION_VERDICT]
 
 
 def test_a_failure_raises_the_class_of_its_cause_with_the_whole_line(cluster: PlayedCluster) -> None:
@@ -139,7 +165,7 @@ def test_a_failure_raises_the_class_of_its_cause_with_the_whole_line(cluster: Pl
         operator().execute_complete(context_of(task_instance), failed)
 
     assert caught.value.outcome == failed["outcome"]
-    assert annotations(cluster)[names.ANNOTATION_REPORTED] == "try-1"
+    assert marks(cluster)[names.ANNOTATION_REPORTED] == "try-1"
 
 
 def test_a_job_that_is_gone_by_then_changes_nothing_of_the_verdict(cluster: PlayedCluster) -> None:
@@ -178,7 +204,7 @@ def test_a_time_out_cancels_the_job(cluster: PlayedCluster) -> None:
 def test_a_trigger_that_could_not_watch_leaves_the_job(cluster: PlayedCluster) -> None:
     task_instance = TaskInstance()
     defer(operator(), task_instance)
-    broken = {"status": "error", "outcome": None, "line": "can't be watched: connection", "output": []}
+    broken: dict[str, Any] = {"status": "error", "outcome": None, "line": "can't be watched: connection", "output": []}
 
     with pytest.raises(TrainJobWatchError, match="can't be watched"):
         operator().execute_complete(context_of(task_instance), broken)
@@ -289,13 +315,13 @@ def test_an_action_on_kill_that_does_not_exist_is_refused_when_the_dag_is_parsed
 def test_submitting_alone_leaves_the_job_gated_until_another_task_opens_it(cluster: PlayedCluster) -> None:
     submit = SubmitTrainJobOperator(task_id="submit", argv=ARGV)
     reference = submit.execute(context_of(TaskInstance(task_id="submit")))
-    gated = annotations(cluster).get(names.ANNOTATION_OPENED)
+    gated = marks(cluster).get(names.ANNOTATION_OPENED)
 
     opened = OpenTrainJobOperator(task_id="open", job=reference).execute(context_of(TaskInstance(task_id="open")))
 
     assert gated is None
     assert opened["ref"] == reference["ref"]
-    assert annotations(cluster)[names.ANNOTATION_OPENED] == "true"
+    assert marks(cluster)[names.ANNOTATION_OPENED] == "true"
 
 
 def test_numbers_may_come_out_of_templates(cluster: PlayedCluster) -> None:

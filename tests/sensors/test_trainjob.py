@@ -38,6 +38,7 @@ def test_a_poke_says_whether_the_job_has_ended(cluster: PlayedCluster) -> None:
 
     assert not before.is_done
     assert after.is_done
+    assert after.xcom_value is not None
     assert after.xcom_value["cause"]["kind"] == "completed"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class PlayedCluster:
         self._live = live
         self.uid = ""
         for runtime in shipped_runtimes():
-            live.call(lambda body=runtime: live.registry.create(CLUSTER_TRAINING_RUNTIMES, None, body))
+            live.call(partial(live.registry.create, CLUSTER_TRAINING_RUNTIMES, None, runtime))
 
     def create_trainjob(self) -> None:
         body = {
@@ -55,18 +56,19 @@ class PlayedCluster:
         }
         self._status(TRAINJOBS, name, {"conditions": [condition]})
 
-    def pod(self, rank: int, state: dict[str, Any], phase: str) -> str:
-        """A pod of the first execution whose container ``node`` is in ``state``."""
-        name = f"{NAME}-node-0-{rank}-abcde"
+    def pod(self, rank: int, state: dict[str, Any], phase: str, job_id: str = JOB_ID) -> str:
+        """A pod of a job's first submission whose container ``node`` is in ``state``."""
+        jobset = names.object_name(job_id, 1)
+        name = f"{jobset}-node-0-{rank}-abcde"
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
                 "name": name,
                 "labels": {
-                    names.LABEL_JOB_ID: JOB_ID,
+                    names.LABEL_JOB_ID: job_id,
                     names.LABEL_SUBMISSION: "1",
-                    names.LABEL_JOBSET_NAME: NAME,
+                    names.LABEL_JOBSET_NAME: jobset,
                     names.LABEL_RESTART_ATTEMPT: "0",
                     names.LABEL_COMPLETION_INDEX: str(rank),
                 },
@@ -79,6 +81,10 @@ class PlayedCluster:
         self._status(PODS, name, {"phase": phase, "containerStatuses": [status]})
         return name
 
+    def delete_pod(self, name: str) -> None:
+        """Deletes a pod at once, as when its kubelet has ended it."""
+        self._live.call(lambda: self._live.registry.delete(PODS, NAMESPACE, name, grace_period=0))
+
     def delete_trainjob(self) -> None:
         self._live.call(lambda: self._live.registry.delete(TRAINJOBS, NAMESPACE, NAME))
 
@@ -86,7 +92,7 @@ class PlayedCluster:
         """Deletes whatever there is."""
         for each in self.trainjobs:
             name = each["metadata"]["name"]
-            self._live.call(lambda name=name: self._live.registry.delete(TRAINJOBS, NAMESPACE, name))
+            self._live.call(partial(self._live.registry.delete, TRAINJOBS, NAMESPACE, name))
 
     @property
     def exists(self) -> bool:

@@ -53,7 +53,8 @@ def shown(client: Client, position: str | None = None) -> tuple[list[str], str |
         await output.finish()
         return output.position
 
-    return [line for line in log.lines if line.startswith("rank 0")], asyncio.run(run())
+    reached = asyncio.run(run())
+    return [line for line in log.lines if line.startswith("rank 0")], reached
 
 
 def stamped(*texts: str) -> list[str]:
