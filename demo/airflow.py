@@ -100,7 +100,7 @@ class Airflow:
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int) -> list[dict[str, Any]]:
         """The entries of a try's log as far as it goes, each with ``event`` and mostly ``timestamp``, ``level``."""
         path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/logs/{try_number}"
-        answer = self._request("GET", path, params={"full_content": "true"})
+        answer = self._request("GET", path, missing={"content": []}, params={"full_content": "true"})
         content = answer.get("content", [])
         return [entry for entry in content if isinstance(entry, dict)]
 
@@ -163,13 +163,20 @@ class Airflow:
         answer = self._client.get(f"/api/v2/dags/{dag_id}")
         return answer.status_code == httpx.codes.OK
 
-    def _request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """One call; SQLite under four services answers one of some sixty with a 500, which is asked again."""
+    def _request(
+        self, method: str, path: str, *, missing: dict[str, Any] | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """One call; ``missing`` is the answer to a 404.
+
+        SQLite under four services answers one call of some sixty with a 500, which is asked again.
+        """
         for attempt in range(5):
             answer = self._client.request(method, f"/api/v2{path}", **options)
             if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
                 break
             time.sleep(0.5 * attempt)
+        if answer.status_code == httpx.codes.NOT_FOUND and missing is not None:
+            return missing
         if answer.is_error:
             raise ServiceError(f"{method} {path}: HTTP {answer.status_code}: {answer.text[:500]}")
         body: dict[str, Any] = answer.json()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
 
 _HOME = Path(tempfile.mkdtemp(prefix="airflow-"))
+atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
 
 os.environ.update(
     {
@@ -19,7 +22,7 @@ os.environ.update(
         "AIRFLOW__CORE__DAGS_FOLDER": str(Path(__file__).parent / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(_HOME / "plugins"),
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(_HOME / "logs"),
-        "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
         "AIRFLOW__DISPATCH__DEPLOYMENT": "tests",
     }
 )

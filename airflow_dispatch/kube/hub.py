@@ -129,7 +129,7 @@ class Hub:
         try:
             await self._follow(resource)
         except (NotFound, Forbidden) as error:
-            logger.info("not watching %s: %s", resource.plural, error)
+            logger.debug("not watching %s: %s", resource.plural, error)
             self._listed(resource.kind)
 
     async def _follow_nodes(self) -> None:

@@ -8,7 +8,7 @@ from airflow_dispatch.operators.trainjob import OpenTrainJobOperator, SubmitTrai
 from airflow_dispatch.sensors.trainjob import TrainJobSensor
 
 SUCCEEDS = ["python3", "-c", "import os; print('epoch', os.environ['DISPATCH_EPOCH'])"]
-FAILS = ["sh", "-c", 'echo "about to fail"; test "$JOB_COMPLETION_INDEX" = 0 && sleep 60; exit 3']
+FAILS = ["sh", "-c", 'test "$JOB_COMPLETION_INDEX" = 0 && sleep 60; exit 3']
 
 with DAG("deferred", schedule=None):
     TrainJobOperator(task_id="train", argv=SUCCEEDS, num_nodes=2)

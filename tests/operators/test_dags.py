@@ -52,11 +52,10 @@ def test_a_dag_trains_with_real_processes(run: Any, name: str) -> None:
     assert run(name).state == "success"
 
 
-def test_a_rank_that_fails_fails_the_task_and_shows_its_output(run: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_rank_that_fails_fails_the_task(run: Any, capfd: pytest.CaptureFixture[str]) -> None:
     finished = run("fails")
 
     output = "".join(capfd.readouterr())
     assert finished.state == "failed"
     assert "TrainJobNonZeroExitError" in output
     assert "exit code 3" in output
-    assert "about to fail" in output
