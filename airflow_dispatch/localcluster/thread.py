@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -63,12 +64,14 @@ class BlockingFaults:
 class ClusterThread:
     """Runs a :class:`LocalCluster` in a daemon thread; a context manager.
 
+    What ``make`` gives need not be one: whatever has its ``url``, ``kubeconfig`` and ``faults`` will do.
+
     Everything of the cluster itself lives in that thread: :meth:`call` does something there.
     """
 
-    def __init__(self, make: Callable[[], LocalCluster]) -> None:
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         self._make = make
-        self._ready: Future[tuple[LocalCluster, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._ready: Future[tuple[Any, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=self._main, name="local cluster", daemon=True)
         self._error: BaseException | None = None
         self.faults = BlockingFaults(self)

@@ -39,6 +39,10 @@ class RealCluster:
     kubelets: dict[str, Kubelet]
 
     @property
+    def url(self) -> str:
+        return self.plane.server
+
+    @property
     def kubeconfig(self) -> Path:
         return self.plane.kubeconfig
 

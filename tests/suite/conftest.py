@@ -66,8 +66,8 @@ class Workspace:
 
     @contextlib.asynccontextmanager
     async def started(self, job: TrainingJob) -> AsyncIterator[tuple[Adapter, str]]:
-        """The job, started and opened, and cancelled at the end."""
-        async with self.adapter() as adapter:
+        """The job, started and opened, and cancelled at the end; one hub sees all of its life."""
+        async with self.adapter() as adapter, shared_hub(self.config, self.namespace):
             observation = await adapter.start(job, submission=1, attempt=1)
             name = observation.ref.partition("/")[2]
             try:

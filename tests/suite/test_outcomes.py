@@ -64,7 +64,6 @@ def test_a_rank_that_fails_is_the_cause_and_the_rank_that_was_stopped_is_named_a
             done = await workspace.until(name, ended)
             assert done.cause.kind is CauseKind.NON_ZERO_EXIT
             first, others = done.cause.detail.split("; other ranks: ")
-            print(done.cause)
             assert first.startswith(f"pod {name}-node-0-1-")
             assert first.endswith(": exit code 3")
             assert f"{name}-node-0-0-" in others
@@ -127,7 +126,7 @@ def test_a_lost_node_is_named_and_the_job_ends_node_lost_once_it_is_out_of_servi
                 assert "node node-1 Ready=Unknown (NodeStatusUnknown)" in stalled.cause.detail
                 await asyncio.to_thread(workspace.faults.out_of_service, "node-1")
                 done = await workspace.until(name, ended)
-                assert done.cause.kind is CauseKind.NODE_LOST
+                assert done.cause.kind is CauseKind.NODE_LOST, done.cause
                 assert "DeletionByTaintManager" in done.cause.detail
             finally:
                 await asyncio.to_thread(workspace.faults.in_service, "node-1")

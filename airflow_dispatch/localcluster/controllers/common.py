@@ -81,10 +81,12 @@ def is_finished(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
-def change_condition(
-    obj: Object, kind: str, status: str, reason: str, message: str, now: datetime, **more: Any
-) -> bool:
-    """Sets a condition; the transition's time changes with its status alone. False when it stood so already."""
+def change_condition(obj: Object, kind: str, status: str, words: tuple[str, str], now: datetime, **more: Any) -> bool:
+    """Sets a condition with reason and message, ``words``; its transition's time changes with its status alone.
+
+    False when it stood so already.
+    """
+    reason, message = words
     present = condition(obj, kind)
     if present is not None and (present["status"], present.get("reason"), present.get("message")) == (
         status,

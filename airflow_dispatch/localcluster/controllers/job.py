@@ -132,10 +132,9 @@ class JobController:
             elif is_finished(pod) or (deleting and replaces_terminating):
                 counted.append(pod)
                 status["failed"] = status.get("failed", 0) + 1
-        if _indexed(job):
-            if done:
-                status["completedIndexes"] = format_indexes(done)
-                status["succeeded"] = len(done)
+        if _indexed(job) and done:
+            status["completedIndexes"] = format_indexes(done)
+            status["succeeded"] = len(done)
         return counted
 
     def _write_counts(self, job: Object) -> None:
@@ -162,10 +161,10 @@ class JobController:
             return "BackoffLimitExceeded", _LIMIT_MESSAGE
         deadline = spec.get("activeDeadlineSeconds")
         started = status.get("startTime")
-        if deadline is not None and started and not spec.get("suspend"):
-            if self._clock.now() >= parse_time(started) + timedelta(seconds=deadline):
-                return "DeadlineExceeded", _DEADLINE_MESSAGE
-        return None
+        if deadline is None or not started or spec.get("suspend"):
+            return None
+        late = self._clock.now() >= parse_time(started) + timedelta(seconds=deadline)
+        return ("DeadlineExceeded", _DEADLINE_MESSAGE) if late else None
 
     def _succeeded(self, job: Object) -> bool:
         completions = job["spec"].get("completions")
@@ -175,7 +174,6 @@ class JobController:
     # ------------------------------------------------------------ acting
 
     def _fail(self, job: Object, groups: _Pods, failure: tuple[str, str] | None) -> None:
-        now = self._clock.now()
         target = condition(job, "FailureTarget")
         if target is None and failure is not None:
             for pod in groups.active:
@@ -184,9 +182,9 @@ class JobController:
             for pod in groups.active:
                 job["status"]["failed"] = job["status"].get("failed", 0) + 1
                 self._untrack([pod])
-            self._condition(job, "FailureTarget", "True", *failure, now)
+            self._condition(job, "FailureTarget", "True", *failure)
         elif target is not None and not groups.terminating and not groups.active:
-            self._condition(job, "Failed", "True", target["reason"], target["message"], now)
+            self._condition(job, "Failed", "True", target["reason"], target["message"])
             self._events.record(JOBS, job, "Warning", target["reason"], target["message"])
         else:
             for pod in groups.active:
@@ -197,10 +195,10 @@ class JobController:
         if not is_true(job, "SuccessCriteriaMet"):
             for pod in groups.active:
                 self._delete(job, pod)
-            self._condition(job, "SuccessCriteriaMet", "True", "CompletionsReached", _SUCCESS_MESSAGE, now)
+            self._condition(job, "SuccessCriteriaMet", "True", "CompletionsReached", _SUCCESS_MESSAGE)
         elif not groups.terminating and not groups.active:
             job["status"]["completionTime"] = timestamp(now)
-            self._condition(job, "Complete", "True", "CompletionsReached", _SUCCESS_MESSAGE, now)
+            self._condition(job, "Complete", "True", "CompletionsReached", _SUCCESS_MESSAGE)
             self._events.record(JOBS, job, "Normal", "Completed", "Job completed")
 
     def _suspend(self, job: Object, groups: _Pods) -> None:
@@ -209,7 +207,7 @@ class JobController:
             self._untrack([pod])
             self._delete(job, pod)
         job["status"].pop("startTime", None)
-        if self._condition(job, "Suspended", "True", "JobSuspended", "Job suspended", self._clock.now()):
+        if self._condition(job, "Suspended", "True", "JobSuspended", "Job suspended"):
             self._events.record(JOBS, job, "Normal", "Suspended", "Job suspended")
 
     def _run(self, job: Object, groups: _Pods, now: datetime) -> float | None:
@@ -217,7 +215,7 @@ class JobController:
         status, spec = job["status"], job["spec"]
         if condition(job, "Suspended") is not None and is_true(job, "Suspended"):
             status.pop("startTime", None)
-            self._condition(job, "Suspended", "False", "JobResumed", "Job resumed", now)
+            self._condition(job, "Suspended", "False", "JobResumed", "Job resumed")
             self._events.record(JOBS, job, "Normal", "Resumed", "Job resumed")
         status.setdefault("startTime", timestamp(now))
         parallelism = spec.get("parallelism", 1)
@@ -300,8 +298,9 @@ class JobController:
             if owner is not None and owner["name"] == name and (job is None or owner["uid"] == job["metadata"]["uid"]):
                 self._untrack([pod])
 
-    def _condition(self, job: Object, kind: str, status: str, reason: str, message: str, now: datetime) -> bool:
-        return change_condition(job, kind, status, reason, message, now, lastProbeTime=timestamp(now))
+    def _condition(self, job: Object, kind: str, status: str, reason: str, message: str) -> bool:
+        now = self._clock.now()
+        return change_condition(job, kind, status, (reason, message), now, lastProbeTime=timestamp(now))
 
     def _write(self, job: Object) -> None:
         metadata = job["metadata"]
@@ -311,7 +310,7 @@ class JobController:
 
 
 def _indexed(job: Object) -> bool:
-    return job["spec"].get("completionMode") == "Indexed"
+    return bool(job["spec"].get("completionMode") == "Indexed")
 
 
 def _index(pod: Object) -> int:

@@ -82,7 +82,7 @@ class JobSetController:
         if current and self._all_complete(jobset, current):
             jobset["status"]["terminalState"] = "Completed"
             message = "jobset completed successfully"
-            self._condition(jobset, "Completed", "True", "AllJobsCompleted", message, "Normal")
+            self._condition(jobset, "Completed", "True", ("AllJobsCompleted", message))
             return
         self._create_service(jobset)
         self._create_missing(jobset, jobs)
@@ -118,7 +118,7 @@ class JobSetController:
         jobset["status"]["restartsCountTowardsMax"] = towards + counts
         reason = f"FailurePolicy_{rule['name']}" if rule and rule.get("name") else "DefaultFailurePolicy"
         message = f"applying {action} failure policy action (first failed job: {name})"
-        change_condition(jobset, "RestartingJobSet", "True", reason, message, now)
+        change_condition(jobset, "RestartingJobSet", "True", (reason, message), now)
         for event in (reason, f"{action}FailurePolicyAction"):
             self._events.record(JOBSETS, jobset, "Warning", event, message)
 
@@ -135,12 +135,12 @@ class JobSetController:
 
     def _fail(self, jobset: Object, reason: str, message: str) -> None:
         jobset["status"]["terminalState"] = "Failed"
-        self._condition(jobset, "Failed", "True", reason, message, "Warning")
+        self._condition(jobset, "Failed", "True", (reason, message), "Warning")
 
     @staticmethod
     def _all_complete(jobset: Object, current: list[Object]) -> bool:
         wanted = sum(replicated.get("replicas", 1) for replicated in jobset["spec"].get("replicatedJobs") or ())
-        return sum(1 for job in current if is_true(job, "Complete")) == wanted
+        return bool(sum(1 for job in current if is_true(job, "Complete")) == wanted)
 
     def _delete_active(self, current: list[Object]) -> None:
         for job in current:
@@ -159,7 +159,7 @@ class JobSetController:
             if not is_true(job, "Complete", "Failed") and not job["spec"].get("suspend"):
                 job["spec"]["suspend"] = True
                 self._update(JOBS, job)
-        self._condition(jobset, "Suspended", "True", "SuspendedJobs", "jobset is suspended", "Normal")
+        self._condition(jobset, "Suspended", "True", ("SuspendedJobs", "jobset is suspended"))
 
     def _resume(self, jobset: Object, current: list[Object]) -> None:
         templates = {each["name"]: each["template"] for each in jobset["spec"].get("replicatedJobs") or ()}
@@ -168,13 +168,13 @@ class JobSetController:
                 continue
             if job.get("status", {}).get("startTime"):
                 del job["status"]["startTime"]
-                job = self._update(JOBS, job, subresource="status")
+                job["metadata"] = self._update(JOBS, job, subresource="status")["metadata"]
             template = templates[job["metadata"]["labels"][PREFIX + "replicatedjob-name"]]
             _merge_template(job["spec"]["template"], template["spec"]["template"])
             job["spec"]["suspend"] = False
             self._update(JOBS, job)
         if condition(jobset, "Suspended") is not None:
-            self._condition(jobset, "Suspended", "False", "ResumeJobs", "jobset is resumed", "Normal")
+            self._condition(jobset, "Suspended", "False", ("ResumeJobs", "jobset is resumed"))
 
     def _note_ready(self, jobset: Object, current: list[Object]) -> None:
         """A restart is over when all Jobs are ready again."""
@@ -183,7 +183,7 @@ class JobSetController:
         counts = jobset["status"]["replicatedJobsStatus"]
         wanted = sum(each.get("replicas", 1) for each in jobset["spec"].get("replicatedJobs") or ())
         if current and sum(each["ready"] + each["succeeded"] for each in counts) == wanted:
-            self._condition(jobset, "RestartingJobSet", "False", "JobsReady", "all jobs are ready", "Normal")
+            self._condition(jobset, "RestartingJobSet", "False", ("JobsReady", "all jobs are ready"))
 
     # ------------------------------------------------------------ what is made
 
@@ -284,9 +284,9 @@ class JobSetController:
             counts.append(entry)
         return counts
 
-    def _condition(self, jobset: Object, kind: str, status: str, reason: str, message: str, level: str) -> None:
-        if change_condition(jobset, kind, status, reason, message, self._clock.now()):
-            self._events.record(JOBSETS, jobset, level, reason, message)
+    def _condition(self, jobset: Object, kind: str, status: str, words: tuple[str, str], level: str = "Normal") -> None:
+        if change_condition(jobset, kind, status, words, self._clock.now()):
+            self._events.record(JOBSETS, jobset, level, *words)
 
     def _write(self, jobset: Object) -> None:
         self._update(JOBSETS, jobset, subresource="status")

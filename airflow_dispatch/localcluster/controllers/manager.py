@@ -157,7 +157,7 @@ class ControllerManager:
         except ApiError as error:
             again = queue.failed(key)
             _LOG.debug("%s: %s: %s; again in %.2f s", queue.controller.name, key, error, again)
-        except Exception:
+        except Exception:  # noqa: BLE001 (one broken object must not end its controller)
             again = queue.failed(key)
             _LOG.exception("%s: %s: failed; again in %.2f s", queue.controller.name, key, again)
         else:
@@ -171,7 +171,7 @@ class ControllerManager:
     async def _wait(self) -> None:
         """Returns when something was written, or something becomes due."""
         due = self._next_due()
-        waiting = [asyncio.ensure_future(self._changed.wait())]
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._changed.wait())]
         if due is not None:
             seconds = (due - self._clock.now()).total_seconds()
             waiting.append(asyncio.ensure_future(self._clock.sleep(max(0.0, seconds))))

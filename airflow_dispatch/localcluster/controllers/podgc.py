@@ -29,7 +29,7 @@ class PodGarbageCollector:
         self._registry = registry
         self._clock = clock
         self._period = period
-        self._missing: dict[Key, float] = {}
+        self._since: dict[Key, float] = {}
 
     def keys_for(self, resource: Resource, obj: Object | None, old: Object | None) -> Iterator[Key]:
         """The pod, or the pods of the Node."""
@@ -48,21 +48,26 @@ class PodGarbageCollector:
         pod = find(self._registry, PODS, key)
         node_name = pod["spec"].get("nodeName") if pod is not None else None
         if pod is None or not node_name:
-            self._missing.pop(key, None)
+            self._since.pop(key, None)
             return None
-        now = self._clock.now().timestamp()
         if not self._registry.exists(NODES, None, node_name):
-            waited = now - self._missing.setdefault(key, now)
-            if waited < 2 * self._period:
-                return 2 * self._period - waited
-            self._end(pod, orphaned=True)
-            return None
-        self._missing.pop(key, None)
+            return self._end_after(key, pod, 2 * self._period, orphaned=True)
         node = self._registry.get(NODES, None, node_name)
         taints = (node.get("spec") or {}).get("taints") or ()
         out = any(taint["key"] == _OUT_OF_SERVICE for taint in taints)
         if out and not is_true(node, "Ready") and "deletionTimestamp" in pod["metadata"]:
-            self._end(pod, orphaned=False)
+            return self._end_after(key, pod, self._period, orphaned=False)
+        self._since.pop(key, None)
+        return None
+
+    def _end_after(self, key: Key, pod: Object, seconds: float, *, orphaned: bool) -> float | None:
+        """Ends a pod once its reason has stood for so long; seconds until then."""
+        now = self._clock.now().timestamp()
+        left = self._since.setdefault(key, now) + seconds - now
+        if left > 0:
+            return left
+        self._since.pop(key)
+        self._end(pod, orphaned=orphaned)
         return None
 
     def _end(self, pod: Object, *, orphaned: bool) -> None:
@@ -74,6 +79,6 @@ class PodGarbageCollector:
             if orphaned:
                 message = "PodGC: node no longer exists"
                 now = self._clock.now()
-                change_condition(pod, "DisruptionTarget", "True", "DeletionByPodGC", message, now)
+                change_condition(pod, "DisruptionTarget", "True", ("DeletionByPodGC", message), now)
             self._registry.update(PODS, namespace, name, pod, subresource="status", field_manager=self.name)
         self._registry.delete(PODS, namespace, name, uid=metadata["uid"], grace_period=0)

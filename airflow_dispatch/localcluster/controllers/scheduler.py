@@ -85,7 +85,7 @@ class Scheduler:
         self._registry.bind(namespace, name, node, uid=pod["metadata"]["uid"])
         bound = self._registry.get(PODS, namespace, name)
         if not is_true(bound, "PodScheduled"):
-            change_condition(bound, "PodScheduled", "True", "", "", self._clock.now())
+            change_condition(bound, "PodScheduled", "True", ("", ""), self._clock.now())
             entry = condition(bound, "PodScheduled") or {}
             entry.pop("reason", None)
             entry.pop("message", None)
@@ -100,7 +100,7 @@ class Scheduler:
             message += " for scheduling."
         else:
             message = "no nodes available to schedule pods"
-        if change_condition(pod, "PodScheduled", "False", "Unschedulable", message, self._clock.now()):
+        if change_condition(pod, "PodScheduled", "False", ("Unschedulable", message), self._clock.now()):
             namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
             self._registry.update(PODS, namespace, name, pod, subresource="status", field_manager=self.name)
             self._events.record(PODS, pod, "Warning", "FailedScheduling", message)

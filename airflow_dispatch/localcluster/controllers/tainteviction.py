@@ -67,7 +67,7 @@ class TaintEvictionController:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         self._events.record(PODS, pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}")
         if not is_true(pod, "DisruptionTarget"):
-            change_condition(pod, "DisruptionTarget", "True", "DeletionByTaintManager", _MESSAGE, self._clock.now())
+            change_condition(pod, "DisruptionTarget", "True", ("DeletionByTaintManager", _MESSAGE), self._clock.now())
             self._registry.update(PODS, namespace, name, pod, subresource="status", field_manager=self.name)
         self._registry.delete(PODS, namespace, name, uid=pod["metadata"]["uid"])
 

@@ -139,9 +139,9 @@ class TrainJobController:
         metadata = trainjob["metadata"]
         now = self._clock.now()
         if trainjob["spec"].get("suspend"):
-            change_condition(trainjob, "Suspended", "True", "Suspended", "TrainJob is suspended", now)
+            change_condition(trainjob, "Suspended", "True", ("Suspended", "TrainJob is suspended"), now)
         elif is_true(trainjob, "Suspended"):
-            change_condition(trainjob, "Suspended", "False", "Resumed", "TrainJob is resumed", now)
+            change_condition(trainjob, "Suspended", "False", ("Resumed", "TrainJob is resumed"), now)
         jobset = find(self._registry, JOBSETS, (metadata["namespace"], metadata["name"]))
         if jobset is None:
             return
@@ -169,7 +169,7 @@ class TrainJobController:
         metadata = trainjob["metadata"]
         if self._registry.exists(JOBSETS, metadata["namespace"], metadata["name"]):
             self._registry.delete(JOBSETS, metadata["namespace"], metadata["name"], propagation="Background")
-        change_condition(trainjob, "Failed", "True", _DEADLINE, "TrainJob exceeded its active deadline", now)
+        change_condition(trainjob, "Failed", "True", (_DEADLINE, "TrainJob exceeded its active deadline"), now)
         return None
 
     def _update(self, resource: Resource, obj: Object, subresource: str) -> None:
