@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
 import shutil
 import signal
 import sys
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.airflow import USER, Airflow
-from demo.services import Service, ServiceError, wait_for
+from demo.services import ServiceError, start_cluster
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".demo"
@@ -51,7 +49,8 @@ def everything() -> Iterator[Airflow]:
     FOLDER.mkdir(mode=0o700)
     with contextlib.ExitStack() as stack:
         started = time.monotonic()
-        cluster, state = start_cluster(stack)
+        cluster, state = start_cluster(FOLDER)
+        stack.callback(cluster.stop)
         say(f"local cluster: 3 nodes at {state['url']} ({time.monotonic() - started:.0f} s)")
         connection = {"conn_type": "kubernetes", "extra": {"kube_config_path": state["kubeconfig"]}}
         airflow = Airflow(FOLDER / "airflow", ROOT / "example_dags", {"kubernetes_default": connection})
@@ -61,28 +60,6 @@ def everything() -> Iterator[Airflow]:
         pids = ", ".join(f"{name} {service.pid}" for name, service in airflow.services.items())
         say(f"Airflow: {airflow.url} ({time.monotonic() - started:.0f} s; pids: cluster {cluster.pid}, {pids})")
         yield airflow
-
-
-def start_cluster(stack: contextlib.ExitStack) -> tuple[Service, dict[str, Any]]:
-    """The local cluster as a process of its own, and its state file's content."""
-    file = FOLDER / "cluster.json"
-    program = Path(sys.executable).parent / "airflow-dispatch"
-    command = [
-        str(program),
-        "local",
-        "up",
-        "--nodes",
-        "3",
-        "--state",
-        str(file),
-        "--directory",
-        str(FOLDER / "cluster"),
-    ]
-    cluster = Service("local cluster", command, FOLDER / "cluster.log", os.environ)
-    stack.callback(cluster.stop)
-    wait_for("the local cluster", file.exists, [cluster], 60)
-    state: dict[str, Any] = json.loads(file.read_text())
-    return cluster, state
 
 
 def show(airflow: Airflow) -> bool:

@@ -27,10 +27,17 @@ _HEALTHY = {"metadatabase", "scheduler", "triggerer", "dag_processor"}
 class Airflow:
     """One Airflow in a folder of its own.
 
-    ``connections`` maps connection ids to their JSON. ``services`` are the running parts by name.
+    ``connections`` maps connection ids to their JSON, ``settings`` adds to Airflow's own, as in
+    ``{"TRIGGERER__JOB_HEARTBEAT_SEC": "1"}``. ``services`` are the running parts by name.
     """
 
-    def __init__(self, home: Path, dags: Path, connections: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        dags: Path,
+        connections: Mapping[str, Mapping[str, Any]],
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.home = home
         self.password = secrets.token_urlsafe(12)
         self.services: dict[str, Service] = {}
@@ -38,7 +45,7 @@ class Airflow:
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         home.mkdir(parents=True, exist_ok=True)
-        self.environment = self._environment(dags, connections)
+        self.environment = self._environment(dags, connections, settings or {})
         self._client = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
         passwords = home / "passwords.json"
         passwords.touch(mode=0o600)
@@ -76,6 +83,14 @@ class Airflow:
         service = Service(name, command, log, {**self.environment, **(environment or {})})
         self.services[name] = service
         return service
+
+    def stop_part(self, name: str) -> None:
+        """Asks one of the parts to end, and waits for it."""
+        self.services.pop(name).stop()
+
+    def kill_part(self, name: str) -> None:
+        """Ends one of the parts and all its processes at once, as the loss of its machine would."""
+        self.services.pop(name).kill()
 
     def stop(self) -> None:
         """Stops all parts, the last started first."""
@@ -120,7 +135,9 @@ class Airflow:
 
     # ------------------------------------------------------------ the inside
 
-    def _environment(self, dags: Path, connections: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    def _environment(
+        self, dags: Path, connections: Mapping[str, Mapping[str, Any]], extra: Mapping[str, str]
+    ) -> dict[str, str]:
         settings = {
             "CORE__DAGS_FOLDER": str(dags),
             "CORE__LOAD_EXAMPLES": "False",
@@ -140,6 +157,7 @@ class Airflow:
             "LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
             "LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
             "USAGE_DATA_COLLECTION__ENABLED": "False",
+            **extra,
         }
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "KUBE"))}
         return {

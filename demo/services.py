@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Service", "ServiceError", "free_port", "wait_for"]
+__all__ = ["Service", "ServiceError", "free_port", "start_cluster", "wait_for"]
 
 POLL_SECONDS = 0.2
 
@@ -61,8 +64,8 @@ class Service:
         self._process.wait()
 
     def kill(self) -> None:
-        """Ends it at once, as a crash would: what it has started is told nothing."""
-        self._process.kill()
+        """Ends it at once with whatever it has started, as the loss of its machine would: nobody is told."""
+        self._kill_session()
         self._process.wait()
 
     def _kill_session(self) -> None:
@@ -90,3 +93,20 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def start_cluster(folder: Path, nodes: int = 3) -> tuple[Service, dict[str, Any]]:
+    """A local cluster as a process of its own, and the content of its state file, ``cluster.json`` in ``folder``.
+
+    Raises :class:`ServiceError`, with the cluster stopped, when it does not come up.
+    """
+    state = folder / "cluster.json"
+    program = str(Path(sys.executable).parent / "airflow-dispatch")
+    options = ["--nodes", str(nodes), "--state", str(state), "--directory", str(folder / "cluster")]
+    cluster = Service("local cluster", [program, "local", "up", *options], folder / "cluster.log", os.environ)
+    try:
+        wait_for("the local cluster", state.exists, [cluster], 60)
+    except BaseException:
+        cluster.stop()
+        raise
+    return cluster, json.loads(state.read_text())

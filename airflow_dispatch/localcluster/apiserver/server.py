@@ -140,7 +140,7 @@ class ApiServer:
             return answer(errors.ApiError(413, "RequestEntityTooLarge", message).status(), 413)
         except ConnectionError:
             _LOG.debug("client went away during %s %s", request.method, request.path)
-            raise
+            raise asyncio.CancelledError from None  # there is nobody to answer, and nothing to report
         except Exception as error:  # noqa: BLE001 - the edge of the server: a bug is answered with 500, and logged
             _LOG.exception("%s %s failed", request.method, request.path)
             internal = errors.ApiError(500, "InternalError", f"Internal error occurred: {error!r}")
