@@ -1,0 +1,104 @@
+"""A counting reverse proxy before an API server: how many requests and streams does something cost?"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+
+class CountingProxy:
+    """``requests`` counts by method and resource, ``streams`` the watches that are open now, ``opened`` all there were.
+
+    ``kubeconfig`` names the proxy as the cluster.
+    """
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.requests: Counter[str] = Counter()
+        self.streams: Counter[str] = Counter()
+        self.opened: Counter[str] = Counter()
+        self.kubeconfig = kubeconfig
+        self._changed = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns when the counts are such that ``condition`` holds."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def count_stream(self, resource: str, by: int) -> None:
+        """A watch was opened or has ended."""
+        self.streams[resource] += by
+        self._changed.set()
+
+    @property
+    def total(self) -> int:
+        """All requests, watches included."""
+        return sum(self.requests.values())
+
+
+@contextlib.asynccontextmanager
+async def counting_proxy(kubeconfig: Path, folder: Path) -> AsyncIterator[CountingProxy]:
+    """Serves plain HTTP on loopback, and passes everything on with the token that it came with."""
+    content = yaml.safe_load(await asyncio.to_thread(kubeconfig.read_text))
+    cluster = content["clusters"][0]["cluster"]
+    upstream = cluster["server"]
+    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    tls = ssl.create_default_context(cadata=authority)
+    proxy = CountingProxy(folder / "proxy.kubeconfig")
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls, limit=0)) as session:
+
+        async def forward(request: web.Request) -> web.StreamResponse:
+            resource = _resource(request.path)
+            watch = request.query.get("watch") == "true" or request.query.get("follow") == "true"
+            proxy.requests[f"{request.method} {resource}"] += 1
+            proxy.opened[resource] += watch
+            headers = {key: value for key, value in request.headers.items() if key.lower() != "host"}
+            async with session.request(
+                request.method,
+                upstream + request.path_qs,
+                headers=headers,
+                data=await request.read(),
+                timeout=aiohttp.ClientTimeout(),
+            ) as answer:
+                response = web.StreamResponse(status=answer.status)
+                response.content_type = answer.content_type
+                await response.prepare(request)
+                proxy.count_stream(resource, int(watch))
+                try:
+                    async for chunk in answer.content.iter_any():
+                        await response.write(chunk)
+                except ConnectionResetError:
+                    return response
+                finally:
+                    proxy.count_stream(resource, -int(watch))
+                return response
+
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", forward)
+        runner = web.AppRunner(app, handler_cancellation=True)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            port = runner.addresses[0][1]
+            content["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
+            await asyncio.to_thread(proxy.kubeconfig.write_text, yaml.safe_dump(content))
+            yield proxy
+        finally:
+            await runner.cleanup()
+
+
+def _resource(path: str) -> str:
+    parts = path.strip("/").split("/")
+    parts = parts[3:] if parts[0] == "apis" else parts[2:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return parts[0] if parts else path
