@@ -76,6 +76,8 @@ class KubeClient:
             read_bufsize=_LINE_LIMIT // 4,
             trust_env=False,
         )
+        # aiohttp repeats a PUT or DELETE whose connection broke; whether it is to be repeated is not for it to decide.
+        self._session._retry_connection = False  # noqa: SLF001 (there is no public switch)
 
     @classmethod
     async def connect(cls, config: ClusterConfig) -> Self:

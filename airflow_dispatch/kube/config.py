@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config
 from kubernetes_asyncio.config.kube_config import load_kube_config, load_kube_config_from_dict
@@ -91,20 +92,20 @@ async def load_credentials(config: ClusterConfig, *, now: datetime, tls: ssl.SSL
     """
     loaded = Configuration()
     loaded.verify_ssl = config.verify_tls
-    where = "the pod's service account"
+    where = _describe(config)
     reload_at = None
     try:
         if config.in_cluster:
             load_incluster_config(client_configuration=loaded, try_refresh_token=False)  # type: ignore[no-untyped-call]
             reload_at = now + _TOKEN_FILE_PERIOD
         else:
-            loader, where = await _load_kubeconfig(config, loaded)
+            loader = await _load_kubeconfig(config, loaded)
             expiry = getattr(loader, "exec_plugin_expiry", None)
             if expiry is not None:
                 reload_at = expiry.astimezone(UTC) - _EXPIRY_SKEW
             elif loader._user and "tokenFile" in loader._user:  # noqa: SLF001 (the loader tells it nowhere else)
                 reload_at = now + _TOKEN_FILE_PERIOD
-    except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _unreadable(where, error) from error
     if not config.verify_tls:
         loaded.verify_ssl = False
@@ -122,16 +123,28 @@ async def load_credentials(config: ClusterConfig, *, now: datetime, tls: ssl.SSL
     )
 
 
-async def _load_kubeconfig(config: ClusterConfig, into: Configuration) -> tuple[Any, str]:
+def _describe(config: ClusterConfig) -> str:
+    """Where a configuration is read from, in words."""
+    if config.in_cluster:
+        return "the pod's service account"
+    if config.kubeconfig_dict is not None:
+        return "the connection's inline kubeconfig"
+    return f"kubeconfig {_path(config)}"
+
+
+def _path(config: ClusterConfig) -> str:
+    """One path, or several joined as ``KUBECONFIG`` has them."""
+    return os.path.expanduser(config.kubeconfig or default_kubeconfig())  # noqa: PTH111 (may be several)
+
+
+async def _load_kubeconfig(config: ClusterConfig, into: Configuration) -> Any:
     if config.kubeconfig_dict is not None:
         content = dict(config.kubeconfig_dict)
-        loader = await load_kube_config_from_dict(content, context=config.context, client_configuration=into)
-        return loader, "the connection's inline kubeconfig"
-    path = os.path.expanduser(config.kubeconfig or default_kubeconfig())  # noqa: PTH111, ASYNC240 (may be several, joined)
+        return await load_kube_config_from_dict(content, context=config.context, client_configuration=into)
+    path = _path(config)
     if not await asyncio.to_thread(_any_exists, path.split(os.pathsep)):
         raise ConfigurationError(f"there is no kubeconfig at {path} on host {socket.gethostname()}")
-    loader = await load_kube_config(config_file=path, context=config.context, client_configuration=into)
-    return loader, f"kubeconfig {path}"
+    return await load_kube_config(config_file=path, context=config.context, client_configuration=into)
 
 
 def _any_exists(paths: list[str]) -> bool:

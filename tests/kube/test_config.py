@@ -1,0 +1,102 @@
+"""Which cluster: explicit, alike on every host, and never with a secret in a message."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airflow_dispatch.core.errors import ConfigurationError
+from airflow_dispatch.kube.config import ClusterConfig, Credentials, load_credentials
+
+CONTENT: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "one",
+    "clusters": [
+        {"name": "one", "cluster": {"server": "https://one.invalid:6443/"}},
+        {"name": "two", "cluster": {"server": "http://two.invalid"}},
+    ],
+    "users": [{"name": "u", "user": {"token": "s3cr3t"}}],
+    "contexts": [
+        {"name": "one", "context": {"cluster": "one", "user": "u"}},
+        {"name": "two", "context": {"cluster": "two", "user": "u"}},
+    ],
+}
+
+
+def load(config: ClusterConfig) -> Credentials:
+    return asyncio.run(load_credentials(config, now=datetime.now(UTC)))
+
+
+def test_a_kubeconfig_is_read_from_a_path_and_from_a_dict_alike(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(CONTENT))
+    for config in (ClusterConfig(kubeconfig=str(path)), ClusterConfig(kubeconfig_dict=CONTENT)):
+        found = load(config)
+        assert (found.server, found.token, found.reload_at) == ("https://one.invalid:6443", "s3cr3t", None)
+        assert found.tls is not None
+
+
+def test_the_context_chooses_the_cluster() -> None:
+    found = load(ClusterConfig(kubeconfig_dict=CONTENT, context="two"))
+    assert (found.server, found.tls) == ("http://two.invalid", None)
+
+
+def test_without_a_choice_the_default_kubeconfig_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(CONTENT))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    assert load(ClusterConfig()).server == "https://one.invalid:6443"
+
+
+def test_a_missing_kubeconfig_names_path_and_host(tmp_path: Path) -> None:
+    path = tmp_path / "none"
+    with pytest.raises(ConfigurationError, match="there is no kubeconfig") as raised:
+        load(ClusterConfig(kubeconfig=str(path)))
+    assert str(path) in str(raised.value)
+    assert socket.gethostname() in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "current-context: x", ""])
+def test_a_broken_kubeconfig_names_path_and_host(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        load(ClusterConfig(kubeconfig=str(path)))
+    assert str(path) in str(raised.value)
+    assert socket.gethostname() in str(raised.value)
+
+
+def test_an_exec_plugin_gives_a_token_that_is_renewed_before_it_expires(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        "#!/bin/sh\n"
+        'echo \'{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",'
+        ' "status": {"token": "fresh", "expirationTimestamp": "2099-01-01T00:00:00Z"}}\'\n'
+    )
+    plugin.chmod(0o700)
+    exec_user = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": str(plugin),
+        "interactiveMode": "Never",
+    }
+    found = load(ClusterConfig(kubeconfig_dict={**CONTENT, "users": [{"name": "u", "user": {"exec": exec_user}}]}))
+    assert found.token == "fresh"
+    assert found.reload_at is not None
+    assert found.reload_at < datetime(2099, 1, 1, tzinfo=UTC)
+
+
+def test_nothing_secret_is_shown() -> None:
+    config = ClusterConfig(kubeconfig_dict=CONTENT)
+    assert "s3cr3t" not in repr(config) + str(config) + repr(load(config))
+
+
+def test_equal_configurations_are_one() -> None:
+    assert len({ClusterConfig(kubeconfig_dict=CONTENT), ClusterConfig(kubeconfig_dict=dict(CONTENT))}) == 1
+    assert ClusterConfig(context="a") != ClusterConfig(context="b")
