@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -19,6 +19,7 @@ from airflow_dispatch.kube.answers import error_of
 from airflow_dispatch.kube.config import ClusterConfig, Credentials, load_credentials
 from airflow_dispatch.kube.decoding import decode_record
 from airflow_dispatch.kube.paths import Resource
+from airflow_dispatch.kube.streams import LINE_LIMIT, abandon, lines_of
 
 __all__ = ["KubeClient", "Listing", "WatchEvent"]
 
@@ -31,8 +32,6 @@ CONNECT_SECONDS: Final = 10.0
 WATCH_SECONDS: Final = 300
 WATCH_SILENCE_SECONDS: Final = 90.0
 """Bookmarks come about once a minute, so a watch that says nothing for longer than this is dead."""
-
-_LINE_LIMIT: Final = 4 * 1024 * 1024
 
 
 class Listing(NamedTuple):
@@ -73,7 +72,7 @@ class KubeClient:
         self._renewal = asyncio.Lock()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=credentials.tls or True, limit=0),
-            read_bufsize=_LINE_LIMIT // 4,
+            read_bufsize=LINE_LIMIT // 4,
             trust_env=False,
         )
         # aiohttp repeats a PUT or DELETE whose connection broke; whether it is to be repeated is not for it to decide.
@@ -173,7 +172,7 @@ class KubeClient:
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=WATCH_SILENCE_SECONDS)
         async with (
             self._answer("GET", resource.path(namespace), what, query=query, timeout=timeout) as response,
-            contextlib.aclosing(_lines(response, what)) as lines,
+            contextlib.aclosing(lines_of(response, what)) as lines,
         ):
             async for line in lines:
                 event = msgspec.json.decode(line, type=_Line)
@@ -209,7 +208,7 @@ class KubeClient:
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=None if follow else REQUEST_SECONDS)
         async with (
             self._answer("GET", path, what, query=query, timeout=timeout) as response,
-            contextlib.aclosing(_lines(response, what)) as lines,
+            contextlib.aclosing(lines_of(response, what)) as lines,
         ):
             async for line in lines:
                 yield line
@@ -361,7 +360,7 @@ class KubeClient:
                     try:
                         yield response
                     finally:
-                        _abandon(response)
+                        abandon(response)
                     return
         except aiohttp.ClientConnectorError as error:
             raise Unreachable(f"{what}: {self.server} can't be reached: {error}") from error
@@ -381,32 +380,6 @@ class KubeClient:
         async with self._renewal:
             if self._credentials is used:
                 self._credentials = await load_credentials(self._config, now=datetime.now(UTC), tls=used.tls)
-
-
-def _abandon(response: aiohttp.ClientResponse) -> None:
-    """Drops the connection of a stream that is left before its end: a TLS goodbye would outlive the event loop."""
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
-
-
-async def _lines(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream, however long, as they come."""
-    rest = bytearray()
-    try:
-        async for chunk in response.content.iter_any():
-            rest += chunk
-            *complete, tail = rest.split(b"\n")
-            rest = bytearray(tail)
-            for line in complete:
-                if line:
-                    yield bytes(line)
-            if len(rest) > _LINE_LIMIT:
-                raise Unreachable(f"{what}: a line of more than {_LINE_LIMIT} bytes")
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise Unreachable(f"{what}: the stream broke: {str(error) or type(error).__name__}") from error
-    if rest:
-        yield bytes(rest)
 
 
 def _query(**parameters: Any) -> dict[str, str]:

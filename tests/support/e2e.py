@@ -188,9 +188,15 @@ class Run:
             return seen[0] == state or seen[0] in ended
 
         self._wait(f"{task} {state}", ready, seconds, task)
+        attempt = max(1, self.airflow.task(self.dag_id, self.run_id, task)["try_number"])
+        self._wait(f"the end of the log of {task}", lambda: self._is_whole(task, attempt), seconds, task, attempt)
         if seen[0] != state:
-            number = self.airflow.task(self.dag_id, self.run_id, task)["try_number"]
-            raise AssertionError(f"{task} is {seen[0]}, not {state}; its log:\n" + self.text(task, max(1, number)))
+            raise AssertionError(f"{task} is {seen[0]}, not {state}; its log:\n" + self.text(task, attempt))
+
+    def _is_whole(self, task: str, attempt: int) -> bool:
+        """Whether a worker has written the last group of its log: the task's state is final a moment before."""
+        groups = [line for line in self.lines(task, attempt) if line.startswith(("::group::Pre", "::group::Post"))]
+        return bool(groups) and groups[-1].startswith("::group::Post")
 
     def _wait(self, what: str, ready: Callable[[], bool], seconds: float, task: str, attempt: int = 1) -> None:
         try:

@@ -82,6 +82,8 @@ class JobSetController:
         if current and self._all_complete(jobset, current):
             jobset["status"]["terminalState"] = "Completed"
             message = "jobset completed successfully"
+            if condition(jobset, "RestartingJobSet") is not None:
+                self._condition(jobset, "RestartingJobSet", "False", ("JobSetCompleted", message))
             self._condition(jobset, "Completed", "True", ("AllJobsCompleted", message))
             return
         self._create_service(jobset)
