@@ -38,9 +38,8 @@ async def _start(
     target: Target, job: TrainingJob, submission: int, attempt: int, annotations: Mapping[str, str]
 ) -> Observation:
     name = names.object_name(job.job_id, submission)
-    try:
-        trainjob = await target.client.get(paths.TRAINJOBS, name, target.namespace)
-    except NotFound:
+    trainjob = await _found(target, name)
+    if trainjob is None:
         trainjob = await _create(target, job, submission, attempt, annotations)
     else:
         _check_identity(target, trainjob, job.job_id, submission)
@@ -48,6 +47,13 @@ async def _start(
     if submission > 1:
         await _sweep(target, job.job_id, submission)
     return classify(await read_snapshot(target, trainjob), datetime.now(UTC))
+
+
+async def _found(target: Target, name: str) -> dict[str, Any] | None:
+    try:
+        return await target.client.get(paths.TRAINJOBS, name, target.namespace)
+    except NotFound:
+        return None
 
 
 async def source_runtime(target: Target, name: str) -> dict[str, Any]:

@@ -66,9 +66,22 @@ class TrainJobSensor(BaseSensorOperator):
 
     def execute(self, context: Context) -> Any:
         """Waits; returns the outcome of a job that completed."""
-        if self.deferrable:
+        if self.deferrable and not self._has_ended():
             self._defer(context)
         return super().execute(context)
+
+    def _has_ended(self) -> bool:
+        """Whether there is nothing left to wait for: then no triggerer is needed."""
+        from airflow_dispatch.core.errors import Unreachable
+        from airflow_dispatch.core.observation import State
+
+        reference = self._reference()
+        try:
+            seen = self._bridge.run(self._look(reference))
+        except Unreachable as error:
+            self.log.warning("the cluster can't be reached from the worker, the triggerer tries again: %s", error)
+            return False
+        return seen is None or reference.uid not in ("", seen.uid) or seen.state is State.ENDED
 
     def _defer(self, context: Context) -> NoReturn:
         from airflow_dispatch.triggers.status import OWNER_KEY

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from airflow_dispatch.adapter import Adapter
-from airflow_dispatch.core.classify import classify
+from airflow_dispatch.core.classify import began, classify
 from airflow_dispatch.core.errors import (
     ConfigurationError,
     DispatchError,
@@ -131,7 +131,8 @@ class Follower:
 
     async def _attend(self, snapshot: Snapshot, observation: Observation, adapter: Adapter, output: Output) -> None:
         """Does what a job that goes on asks for."""
-        if self._journal.observe(observation, datetime.now(UTC)):
+        now = datetime.now(UTC)
+        if self._journal.observe(observation, now, began(snapshot, now)):
             await self._publish()
         if self._waited.opens:
             await adapter.remember_jobset(snapshot)

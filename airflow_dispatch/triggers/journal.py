@@ -56,15 +56,19 @@ class Journal:
             "logged_at": msgspec.to_builtins(self._logged_at),
         }
 
-    def observe(self, observation: Observation, now: datetime) -> bool:
-        """Logs what is new; true when the observation differs from the last one."""
+    def observe(self, observation: Observation, now: datetime, began: datetime | None = None) -> bool:
+        """Logs what is new; true when the observation differs from the last one.
+
+        ``began`` is when the execution began on the cluster: a job that runs already when it is first looked at has
+        run since then, not since now.
+        """
         changed = observation != self._previous
         if not changed and not (_stalls(observation) and self._is_due(now)):
             return False
         written = lines(observation, self._previous, self._since)
         if changed:
             if self._previous is None or self._previous.state is not observation.state:
-                self._since = now
+                self._since = began if began is not None and observation.state is State.RUNNING else now
             self.last_line = written[0].text
         for line in written:
             self._log.log(line.level, "%s", line.text)

@@ -81,6 +81,7 @@ class Output:
 
     async def _follow(self, pod: str) -> None:
         while True:
+            after = _instant(self.position) if self.position else None
             try:
                 async for raw in self._client.log(
                     pod,
@@ -91,7 +92,7 @@ class Output:
                     tail_lines=_FIRST_TAIL,
                     timestamps=True,
                 ):
-                    self._show(raw)
+                    self._show(raw, after)
                 return
             except Forbidden as error:
                 self._log.log(logging.WARNING, "rank 0's output is not shown: %s", error)
@@ -103,13 +104,16 @@ class Output:
                 self._log.log(logging.DEBUG, "the output of %s broke off: %s", pod, error)
             await asyncio.sleep(_RETRY)
 
-    def _show(self, raw: bytes) -> None:
+    def _show(self, raw: bytes, after: tuple[datetime, str] | None) -> None:
+        """Shows a line, unless it is no later than ``after``: then the stream before this one has shown it.
+
+        Lines of one stream may well share a time.
+        """
         text = raw.decode(errors="replace").rstrip("\n")
         stamp, _, rest = text.partition(" ")
         instant = _instant(stamp)
         if instant is not None:
-            shown = _instant(self.position) if self.position else None
-            if shown is not None and instant <= shown:
+            if after is not None and instant <= after:
                 return
             self.position, text = stamp, rest
         line = text.rstrip("\r").rpartition("\r")[2]

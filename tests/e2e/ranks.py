@@ -19,7 +19,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     rank = int(os.environ["PET_NODE_RANK"])
     checkpoint, finish, code = folder / "checkpoint", folder / "finish", folder / f"exit-{rank}"
-    step = int(checkpoint.read_text()) if checkpoint.exists() else 0
+    step = int(checkpoint.read_text()) if rank == 0 and checkpoint.exists() else 0
     print(
         f"rank {rank} epoch {os.environ['DISPATCH_EPOCH']}: {'resuming after' if step else 'at'} step {step}",
         flush=True,

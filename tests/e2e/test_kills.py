@@ -55,6 +55,7 @@ def _goes_on_and_ends_well(cluster: Cluster, run: Run) -> None:
     """The output goes on in the log, the task succeeds, and one TrainJob existed, never touched by a kill."""
     step = int((run.folder / "checkpoint").read_text()) + 1
     run.until_logged(f"rank 0 | step {step}")
+    run.until_deferred()
     run.tell("finish")
     run.until("success")
     assert len(cluster.uids_of(run)) == 1

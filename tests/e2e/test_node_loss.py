@@ -32,9 +32,12 @@ def test_a_lost_node_is_explained_at_once_and_the_retry_resumes(
         run.until_logged(f"nothing restarts until {node} is back, rebooted, deleted or tainted")
         assert run.state() == "deferred"
 
+        # From here on the taint has them evicted; a node that is back before is not the end's cause.
+        wait_for("the eviction", lambda: _is_evicted(cluster, run), [cluster.service], 30)
         cluster.local("node", recovery, node)
         run.until_logged("ended: node-lost: ")
         run.until_logged("resuming after step", attempt=2, seconds=90)
+        run.until_deferred(attempt=2)
         run.tell("finish")
         run.until("success")
     finally:
@@ -42,3 +45,8 @@ def test_a_lost_node_is_explained_at_once_and_the_retry_resumes(
         cluster.local("node", "in-service", node)
         wait_for(f"{node} Ready", lambda: cluster.is_ready(node), [cluster.service], 60)
     assert len(cluster.uids_of(run)) == 2
+
+
+def _is_evicted(cluster: Cluster, run: Run) -> bool:
+    conditions = [each for pod in cluster.pods(run) for each in pod["status"]["conditions"] or []]
+    return any(each["type"] == "DisruptionTarget" for each in conditions)

@@ -27,13 +27,14 @@ def test_a_job_that_goes_well_is_told_in_order_and_returns_its_outcome(
     run = start("train")
     run.until_logged("rank 0 | step 2")
     _holds_no_secret(airflow, cluster)
+    run.until_deferred()
     run.tell("finish")
     run.until("success")
 
     lines = run.lines()
     ran = "running: admission 1"
     _in_order(lines, "submitted default/dj-", "opened", ran, "rank 0 | step 1", "rank 0 | done", "ended: completed")
-    assert not [line for line in lines if "exiting with" in line]
+    assert [line for line in lines if line.startswith("rank 0 | step ")][:2] == ["rank 0 | step 1", "rank 0 | step 2"]
     outcome = airflow.xcom("train", run.run_id, "train")
     assert (outcome["state"], outcome["cause"]["kind"]) == ("ended", "completed")
     assert len(cluster.uids_of(run)) == 1
@@ -62,6 +63,7 @@ def test_a_rank_that_exits_with_3_is_the_cause_and_the_other_rank_a_consequence(
 ) -> None:
     run = start("train")
     run.until_logged("rank 0 | step 2")
+    run.until_deferred()
     first, second = (pod["metadata"]["name"] for pod in cluster.pods(run))
     run.tell("exit-1", "3")
     run.until("failed")
@@ -78,12 +80,15 @@ def test_a_rank_that_exits_with_3_is_the_cause_and_the_other_rank_a_consequence(
 
 def test_submit_open_and_sensor_are_tasks_of_their_own(cluster: Cluster, start: Callable[[str], Run]) -> None:
     run = start("in_parts")
+    run.until("success", "open")
+    run.until_logged("running: admission 1", "watch")
+    run.until_deferred("watch")
     run.tell("finish")
-    for task in ("submit", "open", "watch"):
-        run.until("success", task)
+    run.until("success", "watch")
     assert "gated" in run.text("submit")
     assert "opened default/dj-" in run.text("open")
     assert "ended: completed" in run.text("watch")
+    assert "rank 0 |" not in run.text("watch")
     assert run.airflow.xcom("in_parts", run.run_id, "watch")["cause"]["kind"] == "completed"
     assert len(cluster.uids_of(run)) == 1
 
@@ -111,5 +116,7 @@ def test_bad_input_is_said_clearly_and_makes_nothing(cluster: Cluster, start: Ca
 
 def test_the_pod_operator_of_the_cncf_provider_runs_on_the_local_cluster(start: Callable[[str], Run]) -> None:
     run = start("pod")
+    run.until_deferred("pod")
+    run.tell("finish")
     run.until("success", "pod")
     assert "hello from 42" in run.text("pod")

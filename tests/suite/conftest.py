@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_dispatch.adapter import Adapter, Settings
+from airflow_dispatch.core import names
 from airflow_dispatch.core.classify import classify
 from airflow_dispatch.core.identity import TaskKey, job_id_of
 from airflow_dispatch.core.job import TrainingJob
@@ -20,6 +21,7 @@ from airflow_dispatch.core.observation import Observation
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
 from airflow_dispatch.kube.hub import shared_hub
+from airflow_dispatch.kube.paths import PODS
 from airflow_dispatch.localcluster import LocalCluster
 from airflow_dispatch.localcluster.client import HttpApi
 from airflow_dispatch.localcluster.resources import NAMESPACES, SERVICE_ACCOUNTS
@@ -97,6 +99,25 @@ class Workspace:
         except TimeoutError:
             pytest.fail("never seen; what was seen:\n" + "\n".join(seen))
         raise AssertionError("the watch ended")
+
+    async def until_started(self, name: str, ranks: int) -> None:
+        """Returns when so many pods run."""
+        async with (
+            asyncio.timeout(WAIT_SECONDS),
+            shared_hub(self.config, self.namespace) as hub,
+            contextlib.aclosing(hub.subscribe(name)) as snapshots,
+        ):
+            async for snapshot in snapshots:
+                phases = [pod.status.phase for pod in snapshot.pods if pod.status] if snapshot else []
+                if phases.count("Running") == ranks:
+                    return
+
+    async def node_of_rank(self, name: str, rank: int) -> str:
+        """The Node on which a rank runs."""
+        selector = f"{names.LABEL_JOBSET_NAME}={name},{names.LABEL_COMPLETION_INDEX}={rank}"
+        async with await KubeClient.connect(self.config) as client:
+            (pod,) = (await client.list(PODS, self.namespace, label_selector=selector)).items
+            return str((await client.get(PODS, pod.metadata.name, self.namespace))["spec"]["nodeName"])
 
     async def until_gone(self, adapter: Adapter, job: TrainingJob) -> None:
         """Returns when nothing is left of a job: the garbage collector takes its time, and nobody announces its end."""

@@ -41,7 +41,7 @@ def test_the_job_sees_its_epoch_and_token_and_none_of_the_inputs(workspace: Work
         script = 'env | grep ^DISPATCH_ | sort; test "$(pwd)" = /; exec sleep 60'
         job = workspace.job("sh", "-c", script, num_nodes=1, work_dir="/")
         async with workspace.started(job) as (adapter, name):
-            await workspace.until(name, both_run)
+            await workspace.until_started(name, 1)
             lines = []
             async for line in adapter.output(name, follow=True):
                 lines.append(line)
@@ -118,19 +118,20 @@ def test_an_image_that_can_not_be_pulled_is_named(workspace: Workspace) -> None:
 def test_a_lost_node_is_named_and_the_job_ends_node_lost_once_it_is_out_of_service(workspace: Workspace) -> None:
     async def main() -> None:
         async with workspace.started(workspace.job("sleep", "300")) as (_, name):
-            await workspace.until(name, both_run)
-            await asyncio.to_thread(workspace.faults.lose_node, "node-1")
+            await workspace.until_started(name, 2)
+            node = await workspace.node_of_rank(name, 1)
+            await asyncio.to_thread(workspace.faults.lose_node, node)
             try:
                 stalled = await workspace.until(name, lambda each: each.cause.kind is CauseKind.NODE_LOST)
                 assert stalled.state is State.RUNNING
-                assert "node node-1 Ready=Unknown (NodeStatusUnknown)" in stalled.cause.detail
-                await asyncio.to_thread(workspace.faults.out_of_service, "node-1")
+                assert f"node {node} Ready=Unknown (NodeStatusUnknown)" in stalled.cause.detail
+                await asyncio.to_thread(workspace.faults.out_of_service, node)
                 done = await workspace.until(name, ended)
                 assert done.cause.kind is CauseKind.NODE_LOST, done.cause
                 assert "DeletionByTaintManager" in done.cause.detail
             finally:
-                await asyncio.to_thread(workspace.faults.in_service, "node-1")
-                await asyncio.to_thread(workspace.faults.return_node, "node-1")
+                await asyncio.to_thread(workspace.faults.in_service, node)
+                await asyncio.to_thread(workspace.faults.return_node, node)
 
     asyncio.run(main())
 
@@ -152,7 +153,7 @@ def test_cancelling_deletes_the_trainjob_and_everything_below_it(workspace: Work
 def test_a_hold_stops_the_job_and_its_release_starts_a_second_execution(workspace: Workspace) -> None:
     async def main() -> None:
         async with workspace.started(workspace.job("sleep", "300")) as (adapter, name):
-            await workspace.until(name, both_run)
+            await workspace.until_started(name, 2)
             await adapter.hold(name, instance=1, who="tests", reason="to see it")
             held = await workspace.until(name, lambda each: each.state is State.HELD and not each.cause.detail)
             assert (held.hold_instance, held.admin_held) == (1, False)

@@ -150,6 +150,20 @@ class Run:
         partial.write_text(content)
         partial.replace(self.folder / name)
 
+    def until_deferred(self, task: str = "train", attempt: int = 1) -> None:
+        """Returns when the task waits on the triggerer and the scheduler has heard so from its executor.
+
+        The executor may take five seconds to say it. Airflow 3.3 fails a task that has resumed by then.
+        """
+        marks = (f"task_id={task}, run_id={self.run_id}", "state=deferred", f"try_number={attempt},")
+        log = self.airflow.services["scheduler"].log
+
+        def heard() -> bool:
+            lines = log.read_text(errors="replace").splitlines()
+            return any("TaskInstance Finished" in line and all(mark in line for mark in marks) for line in lines)
+
+        self._wait(f"{task} deferred", heard, _PATIENCE, task, attempt)
+
     def state(self, task: str = "train") -> str | None:
         """The task's state."""
         state: str | None = self.airflow.task(self.dag_id, self.run_id, task)["state"]

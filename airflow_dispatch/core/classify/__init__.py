@@ -13,6 +13,7 @@ module                contract
 ``foreign``           section 7
 ``orphans``           section 7, its last row
 ``situation``         section 8, and ``pod_situation`` for what pods say
+``began``             when the current execution began, which no rule asks
 ====================  ==========================================================
 """
 
@@ -23,6 +24,7 @@ from datetime import datetime
 
 import msgspec
 
+from airflow_dispatch.core.classify.began import began
 from airflow_dispatch.core.classify.conditions import join
 from airflow_dispatch.core.classify.facts import Facts
 from airflow_dispatch.core.classify.foreign import foreign
@@ -33,7 +35,7 @@ from airflow_dispatch.core.identity import execution
 from airflow_dispatch.core.observation import Cause, Execution, Observation
 from airflow_dispatch.core.snapshot import Snapshot
 
-__all__ = ["classify", "end_of", "orphans"]
+__all__ = ["began", "classify", "end_of", "orphans"]
 
 
 def classify(snapshot: Snapshot, now: datetime) -> Observation:

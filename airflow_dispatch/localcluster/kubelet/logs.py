@@ -1,7 +1,7 @@
 """Container output, kept as a kubelet keeps it: one file a run of a container, a time before each line.
 
 The lines are those of the container runtime interface's log format, ``<time> stdout F <text>``, with the time in
-nanoseconds; the time is when the line arrived. Standard output and standard error share a pipe, so that their order
+nanoseconds; the time is when the line arrived, and no two lines share one. Standard output and standard error share a pipe, so that their order
 is kept, and are both written as ``stdout``.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import FileIO
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class ContainerLog:
         path.touch()
         self._file: FileIO | None = None
         self._closed = False
+        self._last = datetime.min.replace(tzinfo=UTC)
         self._rest = b""
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -47,9 +48,13 @@ class ContainerLog:
         if lines:
             if self._file is None:
                 self._file = FileIO(self.path, "ab")
-            stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
-            self._file.write(b"".join(stamp + _TAG + line + b"\n" for line in lines))
+            self._file.write(b"".join(self._stamp(now) + _TAG + line + b"\n" for line in lines))
             self._wake()
+
+    def _stamp(self, now: datetime) -> bytes:
+        """The time of one more line: clients that go on after the last time they have seen must miss none."""
+        self._last = max(now.astimezone(UTC), self._last + timedelta(microseconds=1))
+        return self._last.strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
 
     def close(self, now: datetime) -> None:
         """Finishes an unfinished line and lets followers end."""

@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.sdk import DAG, Param
 
 from airflow_dispatch.operators.trainjob import OpenTrainJobOperator, SubmitTrainJobOperator, TrainJobOperator
@@ -41,15 +40,3 @@ with DAG("refused", schedule=None, params=PARAMS):
     TrainJobOperator(task_id="unsafe_runtime", runtime="torch-distributed-unsafe", **JOB)
     TrainJobOperator(task_id="unknown_connection", kubernetes_conn_id="no_such_connection", **JOB)
     TrainJobOperator(task_id="missing_kubeconfig", kubernetes_conn_id="missing_kubeconfig", **JOB)
-
-with DAG("pod", schedule=None):
-    KubernetesPodOperator(
-        task_id="pod",
-        image="localhost/python:3",
-        cmds=["python3", "-c"],
-        arguments=["print('hello from', 6 * 7)"],
-        deferrable=True,
-        poll_interval=1,
-        startup_check_interval_seconds=1,
-        get_logs=True,
-    )
