@@ -34,7 +34,7 @@ check: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.ready
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m bench
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(call make_venv,$(VENV))
