@@ -1,8 +1,8 @@
 """Container output, kept as a kubelet keeps it: one file a run of a container, a time before each line.
 
 The lines are those of the container runtime interface's log format, ``<time> stdout F <text>``, with the time in
-nanoseconds; the time is when the line arrived, and no two lines share one. Standard output and standard error share a pipe, so that their order
-is kept, and are both written as ``stdout``.
+nanoseconds; the time is when the line arrived, and no two lines share one. Standard output and standard error share a
+pipe, so that their order is kept, and are both written as ``stdout``.
 """
 
 from __future__ import annotations
