@@ -93,8 +93,11 @@ class Airflow:
         self.services.pop(name).kill()
 
     def stop(self) -> None:
-        """Stops all parts, the last started first."""
-        for service in reversed(list(self.services.values())):
+        """Stops all parts, the last started first, without waiting for one before the next is asked."""
+        services = list(reversed(self.services.values()))
+        for service in services:
+            service.terminate()
+        for service in services:
             service.stop()
         self._client.close()
 

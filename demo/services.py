@@ -28,6 +28,7 @@ class Service:
     def __init__(self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.name = name
         self.log = log
+        self._asked = False
         with log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 (our own commands)
                 command,
@@ -52,14 +53,19 @@ class Service:
         """The last lines of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
+    def terminate(self) -> None:
+        """Asks it to end, once, without waiting: many services take a second request as an order to drop everything."""
+        if not self._asked and self._process.poll() is None:
+            self._asked = True
+            self._process.terminate()
+
     def stop(self, patience: float = 15.0) -> None:
         """Asks it to end, and after ``patience`` seconds ends it with whatever it has started."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(patience)
-            except subprocess.TimeoutExpired:
-                self._kill_session()
+        self.terminate()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self._kill_session()
         self._kill_session()
         self._process.wait()
 

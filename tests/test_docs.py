@@ -1,173 +1,268 @@
-"""The documentation says what is so: commands parse, code imports, links lead somewhere, permissions suffice."""
+"""The documentation says what is so: links lead somewhere, commands parse, code runs, references match the code."""
 
 from __future__ import annotations
 
-import asyncio
+import argparse
+import importlib
 import inspect
-import re
+import json
 import shlex
 import subprocess
-from collections.abc import Iterator
-from datetime import UTC, datetime
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-import yaml
 
-from airflow_dispatch.adapter import Adapter
 from airflow_dispatch.cli import parser
-from airflow_dispatch.core.errors import Forbidden
-from airflow_dispatch.core.identity import TaskKey, job_id_of
-from airflow_dispatch.core.job import TrainingJob
-from airflow_dispatch.core.observation import CauseKind, State
+from airflow_dispatch.cli.exits import Exit
+from airflow_dispatch.core import names
+from airflow_dispatch.core.manifest import unsafe_fields
+from airflow_dispatch.core.observation import CauseKind, Observation, State
 from airflow_dispatch.exceptions import error_of
-from airflow_dispatch.kube.client import KubeClient
-from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import shared_hub
-from airflow_dispatch.localcluster import LocalCluster
-from airflow_dispatch.localcluster.thread import ClusterThread
+from airflow_dispatch.get_provider_info import get_provider_info
+from airflow_dispatch.hooks.connection import read_connection
+from airflow_dispatch.localcluster.runtimes import UNSAFE_RUNTIME, shipped_runtimes
 from airflow_dispatch.operators.trainjob import OpenTrainJobOperator, SubmitTrainJobOperator, TrainJobOperator
 from airflow_dispatch.sensors.trainjob import TrainJobSensor
+from airflow_dispatch.triggers.status import OUTPUT_KEY, OWNER_KEY, STATUS_KEY
+from tests.support.pages import PAGES, ROOT, Block, anchors, blocks, links, page_id, read, rows, section, ticked
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-_BLOCK = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\(([^)#]+)")
-
-
-def blocks(language: str) -> list[tuple[str, str]]:
-    return [
-        (str(page.relative_to(ROOT)), match[3])
-        for page in PAGES
-        for match in _BLOCK.finditer(page.read_text())
-        if match[1] == language
-    ]
+OPERATORS = [SubmitTrainJobOperator, TrainJobOperator, OpenTrainJobOperator, TrainJobSensor]
 
 
-def commands() -> Iterator[tuple[str, str]]:
-    for page, block in blocks("sh"):
-        for line in block.splitlines():
-            if line.strip():
-                yield page, line
+# ---------------------------------------------------------------- pages
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files_that_exist(page: Path) -> None:
-    for target in _LINK.findall(page.read_text()):
-        assert (page.parent / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_lead_to_what_exists(page: Path) -> None:
+    for link in links(page):
+        target, _, anchor = link.partition("#")
+        found = (page.parent / target).resolve() if target else page
+        assert found.exists(), link
+        if anchor:
+            assert anchor in anchors(found), link
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md"], ids=page_id)
+def test_every_page_is_reached_from_the_readme(page: Path) -> None:
+    reached, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        current = waiting.pop()
+        reached.add(current)
+        targets = (current.parent / link.partition("#")[0] for link in links(current))
+        waiting += [found for each in targets if (found := each.resolve()).suffix == ".md" and found not in reached]
+    assert page in reached
+
+
+# ---------------------------------------------------------------- commands and code
+
+
+def commands() -> Iterator[Block]:
+    for page, text in blocks("sh"):
+        yield from (Block(page, line) for line in text.splitlines() if line.strip())
+
+
+def extras() -> set[str]:
+    return set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 
 
 @pytest.mark.parametrize(("page", "line"), list(commands()))
 def test_commands_are_understood(page: str, line: str) -> None:
-    words = shlex.split(line)
-    if words[0] == "airflow-dispatch":
-        parser().parse_args(words[1:])
-    elif words[0] == "make":
+    program, *arguments = shlex.split(line)
+    if program == "airflow-dispatch":
+        parser().parse_args(arguments)
+    elif program == "airflow":
+        from airflow.cli import cli_parser  # noqa: PLC0415 - takes a while, and few commands need it
+
+        cli_parser.get_parser().parse_args(arguments)
+    elif program == "make":
         dry_run = subprocess.run(
-            ["make", "--dry-run", *words[1:]], cwd=ROOT, check=False, capture_output=True, text=True
+            ["make", "--dry-run", *arguments], cwd=ROOT, check=False, capture_output=True, text=True
         )
         assert dry_run.returncode == 0, dry_run.stderr
+    elif program == "pip":
+        name, _, extra = arguments[-1].rstrip("]").partition("[")
+        assert name == "airflow-provider-dispatch"
+        assert not extra or extra in extras()
+    elif program == "export":
+        options = {key.partition("=")[0] for key in arguments}
+        ours = {key.removeprefix("AIRFLOW__DISPATCH__").lower() for key in options if "__DISPATCH__" in key}
+        assert ours <= set(get_provider_info()["config"]["dispatch"]["options"])
     else:
-        assert words[0] in ("pip", "export"), f"{page}: nobody checks {line!r}"
+        assert program in ("python3", ".", "kubectl"), f"{page}: nobody checks {line!r}"
 
 
 @pytest.mark.parametrize(("page", "code"), blocks("python"))
-def test_code_compiles_and_what_it_imports_is_there(page: str, code: str) -> None:
-    compile(code, page, "exec")
-    imports = [line for line in code.splitlines() if line.startswith(("import ", "from "))]
-    exec("\n".join(imports), {})
+def test_code_runs_and_what_it_imports_is_there(page: str, code: str) -> None:
+    if "load_kube_config" in code:  # needs the cluster of its page
+        compile(code, page, "exec")
+        code = "\n".join(line for line in code.splitlines() if line.startswith(("import ", "from ")))
+    exec(compile(code, page, "exec"), {"__name__": "documentation"})
 
 
-def test_the_dag_of_the_readme_can_be_built() -> None:
-    code = next(code for page, code in blocks("python") if page == "README.md")
-    made: dict[str, Any] = {}
-    exec(code, made)
+# ---------------------------------------------------------------- reference: operators
 
 
-@pytest.mark.parametrize("operator", [SubmitTrainJobOperator, TrainJobOperator, OpenTrainJobOperator, TrainJobSensor])
-def test_the_reference_names_every_parameter(operator: type) -> None:
-    page = (ROOT / "docs/reference/operators.md").read_text()
-    section = page.partition(f"## {operator.__name__}\n")[2].partition("\n## ")[0]
-    for name, parameter in inspect.signature(operator).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            assert f"`{name}`" in section, name
+def documented_parameters(operator: type) -> list[str]:
+    found = section(read("reference/operators.md"), operator.__name__)
+    return [name for row in found.rows for name in ticked(row[0])]
+
+
+def own_parameters(operator: type) -> list[str]:
+    parameters = inspect.signature(operator).parameters.values()
+    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_reference_has_every_parameter_and_no_other(operator: type) -> None:
+    assert sorted(documented_parameters(operator)) == sorted(own_parameters(operator))
+
+
+def test_the_parameters_that_are_not_templated_are_the_two_that_are_named() -> None:
+    fields = set(own_parameters(SubmitTrainJobOperator)) - set(SubmitTrainJobOperator.template_fields)
+    assert fields == {"time_limit", "unsafe_runtime"}
+    assert "All but `time_limit` and `unsafe_runtime` are templated" in read("reference/operators.md")
+
+
+def test_import_paths_are_those_of_the_reference() -> None:
+    for classes, module in rows(read("reference/operators.md").partition("\n## ")[0]):
+        for name in ticked(classes):
+            assert hasattr(importlib.import_module(ticked(module)[0]), name)
+
+
+# ---------------------------------------------------------------- reference: causes, connection, names
 
 
 def test_every_cause_is_in_the_reference_with_its_exception() -> None:
-    page = (ROOT / "docs/reference/causes.md").read_text()
+    page = read("reference/causes.md")
     for kind in set(CauseKind) - {CauseKind.NONE, CauseKind.COMPLETED}:
         outcome = {"cause": {"kind": kind.value, "provenance": "", "detail": "", "at": None}}
         assert f"| `{kind.value}` | `{type(error_of('', outcome)).__name__}` |" in page
 
 
-# ------------------------------------------------------------ permissions
+def test_other_exceptions_are_where_the_reference_says() -> None:
+    for name, module, _ in section(read("reference/causes.md"), "When a job can't be submitted or watched").rows:
+        assert issubclass(getattr(importlib.import_module(ticked(module)[0]), ticked(name)[0]), Exception)
 
 
-def documented_rules() -> list[dict[str, Any]]:
-    text = next(block for page, block in blocks("yaml") if page.endswith("permissions.md"))
-    return [rule for document in yaml.safe_load_all(text) for rule in document["rules"]]
+def test_the_outcome_of_the_reference_is_an_observation() -> None:
+    (example,) = (json.loads(text) for page, text in blocks("json") if page.endswith("causes.md"))
+    assert list(example) == list(Observation.__struct_fields__)
+    assert msgspec.to_builtins(msgspec.convert(example, Observation)) == example
 
 
-def as_user(cluster: ClusterThread, name: str, rules: list[dict[str, Any]]) -> ClusterConfig:
-    def add(running: LocalCluster) -> Path:
-        return running.server.add_user(name, rules)
+class Recorder(Mapping[str, Any]):
+    """An empty ``extra`` that remembers what was looked for."""
 
-    return ClusterConfig(kubeconfig=str(cluster.read(add)))
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
 
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return False
 
-def test_the_documented_permissions_are_enough_for_a_whole_life() -> None:
-    with LocalCluster.in_thread(runtime="scripted") as cluster:
-        asyncio.run(_whole_life(as_user(cluster, "airflow", documented_rules())))
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
 
-def without(index: int, verb: str) -> list[dict[str, Any]]:
-    """The documented rules, less one verb of one of them."""
-    rules = documented_rules()
-    rules[index] = {**rules[index], "verbs": [each for each in rules[index]["verbs"] if each != verb]}
-    return rules
-
-
-def test_each_verb_that_a_life_needs_is_missed_by_name() -> None:
-    missed = set()
-    with LocalCluster.in_thread(runtime="scripted") as cluster:
-        for index, rule in enumerate(documented_rules()):
-            resource = rule["resources"][0]
-            for verb in rule["verbs"]:
-                config = as_user(cluster, f"lacks-{index}-{verb}", without(index, verb))
-                try:
-                    asyncio.run(_whole_life(config))
-                except Forbidden as error:
-                    missed.add((resource, verb) if f"no permission to {verb} {resource}" in str(error) else str(error))
-    named = ("trainjobs", "trainingruntimes", "jobsets", "jobs", "pods")
-    expected = {(resource, verb) for resource in named for verb in ("get", "list", "watch")}
-    expected |= {("trainjobs", verb) for verb in ("create", "update", "delete")}
-    expected |= {("trainingruntimes", verb) for verb in ("create", "update")}
-    expected |= {("clustertrainingruntimes", "get")}
-    expected -= {("jobs", "get"), ("pods", "get")}  # these are only ever listed and watched
-    assert missed == expected
+    def __len__(self) -> int:
+        return 0
 
 
-async def _whole_life(config: ClusterConfig) -> None:
-    key = TaskKey("docs", "dag", str(datetime.now(UTC)), "task", -1)
-    job = TrainingJob.validated(
-        job_id=job_id_of(key, datetime.now(UTC)),
-        argv=["sleep", "60"],
-        runtime="torch-distributed",
-        num_nodes=1,
+def test_the_reference_has_every_field_of_a_connection_and_no_other() -> None:
+    extra = Recorder()
+    read_connection("any", extra, in_pod=False)
+    fields = {
+        name for row in section(read("reference/connection.md"), "The connection").rows for name in ticked(row[0])
+    }
+    assert fields == {name for name in extra.asked if not name.startswith("extra__")}
+
+
+def constants(prefix: str) -> set[str]:
+    return {value for key, value in vars(names).items() if key.startswith(prefix) and isinstance(value, str)}
+
+
+def test_every_label_and_annotation_of_ours_is_in_the_reference() -> None:
+    page = read("reference/names.md")
+    for value in constants("LABEL_") | constants("ANNOTATION_"):
+        assert not value.startswith(names.PREFIX) or f"`{value}`" in page, value
+    for prefix in names.RESERVED_PREFIXES:
+        assert f"`{prefix}`" in section(page, "Prefixes that are refused").text
+
+
+def test_no_page_names_a_key_of_ours_that_does_not_exist() -> None:
+    known = {value for value in vars(names).values() if isinstance(value, str)}
+    for page in PAGES:
+        for word in ticked(page.read_text()):
+            assert not word.startswith(names.PREFIX) or word in known, (page_id(page), word)
+
+
+def test_the_environment_of_the_ranks_is_in_the_reference() -> None:
+    documented = {
+        name for row in section(read("reference/names.md"), "Environment of the ranks").rows for name in ticked(row[0])
+    }
+    assert documented == {names.ENV_JOB_ID, names.ENV_SUBMISSION, names.ENV_EPOCH, names.ENV_ATTEMPT}
+
+
+def test_the_xcoms_of_a_task_are_in_the_reference() -> None:
+    documented = {
+        name for row in section(read("reference/names.md"), "XComs of the task").rows for name in ticked(row[0])
+    }
+    assert {OWNER_KEY, STATUS_KEY, OUTPUT_KEY, "dispatch_job", "return_value"} == documented
+
+
+# ---------------------------------------------------------------- reference: command line
+
+
+def leaves(
+    command: argparse.ArgumentParser, path: str = "airflow-dispatch"
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    below = [action for action in command._actions if isinstance(action, argparse._SubParsersAction)]
+    if not below:
+        yield path, command
+    for action in below:
+        for name, each in action.choices.items():
+            yield from leaves(each, f"{path} {name}")
+
+
+def test_the_reference_has_every_command_and_no_other() -> None:
+    documented = [ticked(row[0])[0] for row in section(read("reference/command-line.md"), "Command line").rows]
+    for line in documented:
+        parser().parse_args(shlex.split(line.replace(" N", " 3"))[1:])
+    assert [" ".join(word for word in line.split() if word.islower() and word != "--code") for line in documented] == [
+        path for path, _ in leaves(parser())
+    ]
+
+
+def test_the_reference_has_every_option() -> None:
+    page = read("reference/command-line.md")
+    for path, command in leaves(parser()):
+        for action in command._actions:
+            for option in set(action.option_strings) - {"-h", "--help"}:
+                assert f"`{option}`" in page or f"`{option} " in page or f" {option} " in page, (path, option)
+
+
+def test_the_exit_codes_of_the_reference_exist() -> None:
+    codes = [int(row[0]) for row in section(read("reference/command-line.md"), "Exit codes").rows]
+    assert set(codes) == {code.value for code in Exit} - {Exit.PODS_REMAIN}  # no command yields that one
+
+
+# ---------------------------------------------------------------- guides
+
+
+def test_the_guide_to_runtimes_shows_the_refusal_as_it_is() -> None:
+    runtime = next(each for each in shipped_runtimes() if each["metadata"]["name"] == UNSAFE_RUNTIME)
+    assert f"runtime '{UNSAFE_RUNTIME}' could start a second execution beside a running one " in read(
+        "guides/runtimes.md"
     )
-    async with await KubeClient.connect(config) as client:
-        adapter = Adapter(client, "default")
-        observation = (await adapter.submit(job, key, 1, "ti")).observation
-        name = observation.ref.partition("/")[2]
-        try:
-            await adapter.open(name, uid=observation.uid)
-            async with asyncio.timeout(30), shared_hub(config, "default") as hub:
-                async for snapshot in hub.subscribe(name):
-                    if snapshot is None:
-                        break
-                    if snapshot.pods:
-                        assert [each.state for each in await adapter.find(job.job_id)] == [State.RUNNING]
-                        await adapter.cancel(name, uid=observation.uid)
-        finally:
-            await adapter.cancel(name, uid=observation.uid)
+    assert f"({'; '.join(unsafe_fields(runtime))})" in read("guides/runtimes.md")
+
+
+def test_the_guide_to_the_log_has_every_state() -> None:
+    firsts = {word for row in rows(read("guides/task-log.md")) for word in ticked(row[0])}
+    assert {state.value for state in State} <= firsts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -40,5 +41,6 @@ async def output(target: Target, name: str, wanted: Wanted) -> AsyncGenerator[st
         since_time=wanted.since,
         limit_bytes=wanted.limit_bytes,
     )
-    async for line in stream:
-        yield line.decode(errors="replace")
+    async with aclosing(stream) as lines:
+        async for line in lines:
+            yield line.decode(errors="replace")

@@ -14,7 +14,15 @@ from airflow_dispatch.adapter.retrying import retrying
 from airflow_dispatch.adapter.target import Target
 from airflow_dispatch.core import manifest, names
 from airflow_dispatch.core.classify import classify
-from airflow_dispatch.core.errors import AlreadyExists, Conflict, InvalidJob, NotFound, Refused, Unreachable
+from airflow_dispatch.core.errors import (
+    AlreadyExists,
+    Conflict,
+    DispatchError,
+    InvalidJob,
+    NotFound,
+    Refused,
+    Unreachable,
+)
 from airflow_dispatch.core.identity import parse_decimal
 from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.core.observation import Observation
@@ -99,8 +107,20 @@ async def _create(
         trainjob = await target.client.create(paths.TRAINJOBS, target.namespace, body)
     except AlreadyExists as error:
         raise Conflict(f"{target.ref(body['metadata']['name'])}: made by another start meanwhile") from error
+    except Refused as error:
+        await _withdraw(target, copy, error)
+        raise
     await _own(target, copy, trainjob)
     return trainjob
+
+
+async def _withdraw(target: Target, copy: dict[str, Any], refusal: Refused) -> None:
+    """Deletes the copy for a TrainJob that was refused: a start that can't succeed leaves nothing behind."""
+    metadata = copy["metadata"]
+    try:
+        await _delete_copy(target, metadata["name"], metadata["uid"])
+    except DispatchError as error:
+        refusal.add_note(f"its runtime copy {target.ref(metadata['name'])} is left behind: {error}")
 
 
 async def _copy(target: Target, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from airflow_dispatch.adapter.editing import note_jobset
 from airflow_dispatch.adapter.finding import observations
@@ -29,13 +30,14 @@ async def watch(target: Target, job_id: str) -> AsyncGenerator[Observation, None
     last: dict[tuple[str, str], Observation] = {}
     async with shared_hub(target.client.config, target.namespace, site=target.settings.site) as hub:
         try:
-            async for _ in hub.changes(job):
-                for seen in observations(hub.store, job):
-                    key = (seen.ref, seen.uid)
-                    if last.get(key) != seen:
-                        last[key] = seen
-                        yield seen
-                await _remember_jobsets(target, hub, job)
+            async with aclosing(hub.changes(job)) as changes:
+                async for _ in changes:
+                    for seen in observations(hub.store, job):
+                        key = (seen.ref, seen.uid)
+                        if last.get(key) != seen:
+                            last[key] = seen
+                            yield seen
+                    await _remember_jobsets(target, hub, job)
         except Unreachable as error:
             logger.info("the watch of job %s has ended: %s", job, error)
 

@@ -50,10 +50,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     ``jobs`` are the JobSet's Jobs. ``pods`` are those of the namespace selected by our labels or by the JobSet's name,
     Terminating ones included. ``nodes`` maps the names of Nodes that pods are bound to; a name that is missing there is
-    a Node that is gone when ``nodes_readable``, else one that can't be known. ``frozen_nodes`` maps the UID of a live
-    pod whose Node was captured already (its DisruptionTarget was seen) to that Node. ``events`` are those of the
-    TrainJob, its JobSet and its Jobs. ``seen_end`` is an end of this UID that the hub has seen and the object may have
-    lost since. ``vanished`` are remembered pods of section 12.
+    a Node that is gone when ``nodes_readable`` and it is none of ``unseen_nodes`` (which no watch has shown yet), else
+    one that can't be known. ``events`` are those of the TrainJob, its JobSet and its Jobs. ``seen_end`` is an end of
+    this UID that the hub has seen and the object may have lost since. ``vanished`` are remembered pods of section 12.
     """
 
     namespace: str
@@ -66,7 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     captured: tuple[CapturedPod, ...] = ()
     nodes: Mapping[str, Node] = {}
     nodes_readable: bool = True
-    frozen_nodes: Mapping[str, NodeView] = {}
+    unseen_nodes: frozenset[str] = frozenset()
     events: tuple[Event, ...] = ()
     seen_end: Cause | None = None
     vanished: tuple[CapturedPod, ...] = ()
@@ -74,14 +73,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     def node_of(self, pod: Pod) -> NodeView | None:
         """The Node that a pod is bound to, as it is now; None when it is bound to none."""
-        return _node_of(pod, self.nodes, readable=self.nodes_readable)
+        return _node_of(pod, self.nodes, self.unseen_nodes, readable=self.nodes_readable)
 
 
 class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     """A namespace's objects, among which orphans are looked for; those that are not ours do no harm here.
 
-    ``trainjobs`` are all TrainJobs of the namespace: an object whose owner is not among them is an orphan. ``nodes``
-    and ``nodes_readable`` are those of :class:`Snapshot`.
+    ``trainjobs`` are all TrainJobs of the namespace: an object whose owner is not among them is an orphan. ``nodes``,
+    ``nodes_readable`` and ``unseen_nodes`` are those of :class:`Snapshot`.
     """
 
     namespace: str
@@ -92,14 +91,17 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...] = ()
     nodes: Mapping[str, Node] = {}
     nodes_readable: bool = True
+    unseen_nodes: frozenset[str] = frozenset()
 
     def node_of(self, pod: Pod) -> NodeView | None:
         """As :meth:`Snapshot.node_of`."""
-        return _node_of(pod, self.nodes, readable=self.nodes_readable)
+        return _node_of(pod, self.nodes, self.unseen_nodes, readable=self.nodes_readable)
 
 
-def _node_of(pod: Pod, nodes: Mapping[str, Node], *, readable: bool) -> NodeView | None:
+def _node_of(pod: Pod, nodes: Mapping[str, Node], unseen: frozenset[str], *, readable: bool) -> NodeView | None:
     name = pod.spec.node_name
     if not name:
         return None
-    return nodes.get(name, NodeAbsence.GONE) if readable else NodeAbsence.NOT_READABLE
+    if not readable or name in unseen:
+        return NodeAbsence.NOT_READABLE
+    return nodes.get(name, NodeAbsence.GONE)

@@ -66,6 +66,11 @@ def error_of(code: int, body: bytes, *, what: str, retry_after: str | None = Non
     return error
 
 
+def error_of_event(body: bytes, *, what: str) -> DispatchError:
+    """The error that a watch's ``ERROR`` event stands for; its object is the ``Status``."""
+    return error_of(_status(body).code or 500, body, what=what)
+
+
 def _conflict(text: str, message: str, reason: str | None) -> DispatchError:
     if reason == "AlreadyExists":
         return AlreadyExists(text)

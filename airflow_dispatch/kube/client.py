@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import aiohttp
 import msgspec
 
 from airflow_dispatch.core import names
-from airflow_dispatch.core.errors import Gone, OutcomeUnknown, Unreachable
+from airflow_dispatch.core.errors import Gone
 from airflow_dispatch.core.objects import Object
-from airflow_dispatch.kube.answers import error_of
-from airflow_dispatch.kube.config import ClusterConfig, Credentials, load_credentials
+from airflow_dispatch.kube.answers import error_of_event
+from airflow_dispatch.kube.config import ClusterConfig
 from airflow_dispatch.kube.decoding import decode_record
-from airflow_dispatch.kube.paths import Resource
-from airflow_dispatch.kube.streams import LINE_LIMIT, abandon, lines_of
+from airflow_dispatch.kube.paths import PODS, Resource
+from airflow_dispatch.kube.session import CONNECT_SECONDS, REQUEST_SECONDS, Session
+from airflow_dispatch.kube.streams import lines_of
 
 __all__ = ["KubeClient", "Listing", "WatchEvent"]
+
+_Read = TypeVar("_Read")
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 
 PAGE_SIZE: Final = 500
-REQUEST_SECONDS: Final = 30.0
-CONNECT_SECONDS: Final = 10.0
 WATCH_SECONDS: Final = 300
 WATCH_SILENCE_SECONDS: Final = 90.0
 """Bookmarks come about once a minute, so a watch that says nothing for longer than this is dead."""
@@ -49,9 +50,20 @@ class WatchEvent(NamedTuple):
     resource_version: str
 
 
-class _Page(msgspec.Struct):
-    metadata: dict[str, Any] = {}
+class _PageMetadata(msgspec.Struct):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    following: str = msgspec.field(default="", name="continue")
+
+
+class _RawPage(msgspec.Struct):
+    metadata: _PageMetadata
     items: list[msgspec.Raw] | None = None
+
+
+class _Page(NamedTuple):
+    items: list[Object]
+    resource_version: str
+    following: str
 
 
 class _Line(msgspec.Struct):
@@ -66,22 +78,14 @@ class KubeClient:
     repeated here; reads are not repeated either, but for one new token after a 401, which no server has acted upon.
     """
 
-    def __init__(self, config: ClusterConfig, credentials: Credentials) -> None:
+    def __init__(self, config: ClusterConfig, session: Session) -> None:
         self._config = config
-        self._credentials = credentials
-        self._renewal = asyncio.Lock()
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=credentials.tls or True, limit=0),
-            read_bufsize=LINE_LIMIT // 4,
-            trust_env=False,
-        )
-        # aiohttp repeats a PUT or DELETE whose connection broke; whether it is to be repeated is not for it to decide.
-        self._session._retry_connection = False  # noqa: SLF001 (there is no public switch)
+        self._session = session
 
     @classmethod
     async def connect(cls, config: ClusterConfig) -> Self:
         """Loads the configuration; raises :class:`ConfigurationError`. Sends nothing to the cluster."""
-        return cls(config, await load_credentials(config, now=datetime.now(UTC)))
+        return cls(config, await Session.open(config))
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,18 +110,17 @@ class KubeClient:
     @property
     def server(self) -> str:
         """The API server's address."""
-        return self._credentials.server
+        return self._session.server
 
     # ------------------------------------------------------------ reads
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:
         """The whole object, for read-modify-write."""
-        body: dict[str, Any] = msgspec.json.decode(await self._read(resource, "get", namespace, name))
-        return body
+        return await self._read(resource, "get", namespace, name, decode=_decode_object)
 
     async def read(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """The object's slim record."""
-        return decode_record(resource, await self._read(resource, "get", namespace, name))
+        return await self._read(resource, "get", namespace, name, decode=partial(decode_record, resource))
 
     async def list(
         self,
@@ -138,11 +141,11 @@ class KubeClient:
         items: list[Object] = []
         query = {"limit": str(PAGE_SIZE), **selectors}
         while True:
-            page = msgspec.json.decode(await self._read(resource, "list", namespace, query=query), type=_Page)
-            items += [decode_record(resource, raw) for raw in page.items or ()]
-            following = page.metadata.get("continue")
+            page = await self._read(resource, "list", namespace, query=query, decode=partial(_decode_page, resource))
+            items += page.items
+            following = page.following
             if not following:
-                return Listing(items, str(page.metadata.get("resourceVersion", "")))
+                return Listing(items, page.resource_version)
             query["continue"] = following
 
     async def watch(
@@ -154,8 +157,9 @@ class KubeClient:
         label_selector: str = "",
         field_selector: str = "",
         seconds: int = WATCH_SECONDS,
-    ) -> AsyncIterator[WatchEvent]:
-        """What changes after ``resource_version``, until the server ends the stream.
+        on_open: Callable[[], object] = lambda: None,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """What changes after ``resource_version``, until the server ends the stream; ``on_open`` marks its begin.
 
         Raises :class:`Gone` when the version has expired (list again) and :class:`Unreachable` when the stream breaks
         or falls silent (watch again from the last event's version: nothing is lost).
@@ -174,11 +178,13 @@ class KubeClient:
             self._answer("GET", resource.path(namespace), what, query=query, timeout=timeout) as response,
             contextlib.aclosing(lines_of(response, what)) as lines,
         ):
+            on_open()
             async for line in lines:
+                if not line:
+                    continue
                 event = msgspec.json.decode(line, type=_Line)
                 if event.type == "ERROR":
-                    code = msgspec.json.decode(event.object, type=dict[str, Any]).get("code")
-                    raise error_of(int(code or 500), bytes(event.object), what=what)
+                    raise error_of_event(bytes(event.object), what=what)
                 record = decode_record(resource, event.object)
                 yield WatchEvent(event.type, record, record.metadata.resource_version)
 
@@ -193,8 +199,8 @@ class KubeClient:
         since_time: datetime | None = None,
         limit_bytes: int | None = None,
         timestamps: bool = False,
-    ) -> AsyncIterator[bytes]:
-        """A container's log, line by line and without the line ends."""
+    ) -> AsyncGenerator[bytes, None]:
+        """A container's log, line by line and without the line ends; a line of more than 4 MiB comes in pieces."""
         query = _query(
             container=container,
             follow="true" if follow else "",
@@ -204,7 +210,7 @@ class KubeClient:
             timestamps="true" if timestamps else "",
         )
         what = f"read the log of pod {namespace}/{name}"
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+        path = PODS.path(namespace, name, "log")
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=None if follow else REQUEST_SECONDS)
         async with (
             self._answer("GET", path, what, query=query, timeout=timeout) as response,
@@ -286,17 +292,25 @@ class KubeClient:
 
     # ------------------------------------------------------------ the inside
 
+    def _answer(
+        self, method: str, path: str, what: str, **options: Any
+    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """One request: all of them come through here. ``options`` are those of :meth:`Session.answer`."""
+        return self._session.answer(method, path, what, **options)
+
     async def _read(
         self,
         resource: Resource,
         verb: str,
         namespace: str | None,
         name: str | None = None,
+        *,
+        decode: Callable[[bytes], _Read],
         query: Mapping[str, str] | None = None,
-    ) -> bytes:
+    ) -> _Read:
         what = _describe(verb, resource, namespace, name)
         async with self._answer("GET", resource.path(namespace, name), what, query=query) as response:
-            return await response.read()
+            return decode(await response.read())
 
     async def _write(
         self,
@@ -317,69 +331,17 @@ class KubeClient:
         sent = msgspec.json.encode(body)
         answer = self._answer(method, path, what, query=query, body=sent, content_type=content_type, writes=True)
         async with answer as response:
-            content: dict[str, Any] = msgspec.json.decode(await response.read())
-        return content
+            return _decode_object(await response.read())
 
-    @contextlib.asynccontextmanager
-    async def _answer(
-        self,
-        method: str,
-        path: str,
-        what: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        writes: bool = False,
-        timeout: aiohttp.ClientTimeout | None = None,  # noqa: ASYNC109 (aiohttp's own, for connect and read)
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request; yields a successful response and raises what any other answer means."""
-        await self._renew_if_due()
-        try:
-            for last in (False, True):
-                credentials = self._credentials
-                headers = {"Accept": "application/json", "Content-Type": content_type}
-                if credentials.token:
-                    headers["Authorization"] = f"Bearer {credentials.token}"
-                async with self._session.request(
-                    method,
-                    credentials.server + path,
-                    params=query,
-                    data=body,
-                    headers=headers,
-                    timeout=timeout or aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
-                    proxy=credentials.proxy,
-                    server_hostname=credentials.server_name,
-                ) as response:
-                    if response.status == 401 and not last:  # noqa: PLR2004
-                        await self._renew(credentials)
-                        continue
-                    if response.status >= 400:  # noqa: PLR2004
-                        retry_after = response.headers.get("Retry-After")
-                        raise error_of(response.status, await response.read(), what=what, retry_after=retry_after)
-                    try:
-                        yield response
-                    finally:
-                        abandon(response)
-                    return
-        except aiohttp.ClientConnectorError as error:
-            raise Unreachable(f"{what}: {self.server} can't be reached: {error}") from error
-        except (aiohttp.ClientError, TimeoutError) as error:
-            reason = str(error) or type(error).__name__
-            if writes:
-                raise OutcomeUnknown(f"{what}: sent, but the answer was lost: {reason}") from error
-            raise Unreachable(f"{what}: {reason}") from error
 
-    async def _renew_if_due(self) -> None:
-        due = self._credentials.reload_at
-        if due is not None and datetime.now(UTC) >= due:
-            await self._renew(self._credentials)
+def _decode_object(body: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(body, type=dict[str, Any])
 
-    async def _renew(self, used: Credentials) -> None:
-        """Loads the credentials anew, unless somebody did since ``used`` was read."""
-        async with self._renewal:
-            if self._credentials is used:
-                self._credentials = await load_credentials(self._config, now=datetime.now(UTC), tls=used.tls)
+
+def _decode_page(resource: Resource, body: bytes) -> _Page:
+    page = msgspec.json.decode(body, type=_RawPage)
+    items = [decode_record(resource, raw) for raw in page.items or ()]
+    return _Page(items, page.metadata.resource_version, page.metadata.following)
 
 
 def _query(**parameters: Any) -> dict[str, str]:

@@ -27,6 +27,9 @@ _TOKEN_FILE_PERIOD: Final = timedelta(seconds=60)
 
 _EXPIRY_SKEW: Final = timedelta(seconds=30)
 
+LOAD_SECONDS: Final = 60.0
+"""What an exec plugin may take; one that waits for somebody to log in would hold up all who share the hub."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClusterConfig:
@@ -50,6 +53,7 @@ class ClusterConfig:
         return json.dumps(
             [self.kubeconfig, self.kubeconfig_dict, self.context, bool(self.in_cluster), self.verify_tls],
             sort_keys=True,
+            default=str,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -99,12 +103,15 @@ async def load_credentials(config: ClusterConfig, *, now: datetime, tls: ssl.SSL
             load_incluster_config(client_configuration=loaded, try_refresh_token=False)  # type: ignore[no-untyped-call]
             reload_at = now + _TOKEN_FILE_PERIOD
         else:
-            loader = await _load_kubeconfig(config, loaded)
+            async with asyncio.timeout(LOAD_SECONDS):
+                loader = await _load_kubeconfig(config, loaded)
             expiry = getattr(loader, "exec_plugin_expiry", None)
             if expiry is not None:
                 reload_at = expiry.astimezone(UTC) - _EXPIRY_SKEW
             elif loader._user and "tokenFile" in loader._user:  # noqa: SLF001 (the loader tells it nowhere else)
                 reload_at = now + _TOKEN_FILE_PERIOD
+    except TimeoutError as error:
+        raise _unreadable(where, f"no answer from its exec plugin in {LOAD_SECONDS:g} s") from error
     except (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _unreadable(where, error) from error
     if not config.verify_tls:
@@ -164,5 +171,5 @@ def _tls_context(loaded: Configuration, where: str) -> ssl.SSLContext:
     return context
 
 
-def _unreadable(where: str, error: Exception) -> ConfigurationError:
+def _unreadable(where: str, error: Exception | str) -> ConfigurationError:
     return ConfigurationError(f"{where} could not be used on host {socket.gethostname()}: {error}")

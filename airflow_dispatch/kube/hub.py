@@ -2,6 +2,7 @@
 
 However many jobs are waited for, there is one stream a kind: TrainJobs, JobSets, Jobs, pods, runtime copies, Warning
 Events, Kueue's Workloads where the server has them, and Nodes, which are got one by one where they may not be listed.
+A Node that a pod is bound to and no stream has shown yet is got by itself.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from airflow_dispatch.core.errors import DispatchError, Forbidden, Gone, NotFound, Refused, Unreachable
+from airflow_dispatch.core.errors import DispatchError, Forbidden, Gone, NotFound, Unreachable
 from airflow_dispatch.core.identity import parse_name
 from airflow_dispatch.core.objects import Object
 from airflow_dispatch.core.snapshot import Site, Snapshot
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.client import WATCH_SECONDS, KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
+from airflow_dispatch.kube.decoding import Unreadable
 from airflow_dispatch.kube.paths import Resource
 from airflow_dispatch.kube.store import Store
 
@@ -33,10 +34,16 @@ NODE_POLL_SECONDS: Final = 5.0
 
 _BACKOFF_FIRST: Final = 0.5
 _BACKOFF_LAST: Final = 30.0
+_RETRY_AFTER_LAST: Final = 60.0
+"""What a server may ask for at most: longer, and evidence would be missed."""
+
+_STEADY_SECONDS: Final = 10.0
+"""A watch that held for as long as this has not failed, however quiet it was."""
+
 _REQUIRED: Final = (paths.TRAINJOBS, paths.JOBSETS, paths.JOBS, paths.PODS, paths.RUNTIMES)
 _OPTIONAL: Final = (paths.EVENTS, paths.WORKLOADS)
-_FIELD_SELECTORS: Final = {paths.EVENTS.kind: "type=Warning"}
-"""The Events that a rule reads are all Warnings; the others, most of them, stay on the server."""
+_FIELD_SELECTORS: Final = {paths.EVENTS.kind: "type=Warning,involvedObject.kind!=Pod"}
+"""The Events that a rule reads are all Warnings and about no pod; the others, most of them, stay on the server."""
 
 
 class Hub:
@@ -46,15 +53,15 @@ class Hub:
         self.client = client
         self.namespace = namespace
         self.store = Store(namespace, site=site)
-        self.trouble: str | None = None
+        self._troubles: dict[str, str] = {}
         self._wakers: dict[str, set[asyncio.Event]] = {}
-        self._failure: DispatchError | None = None
-        self._unsynced: set[str] = set()
+        self._failure: Exception | None = None
+        self._unsynced = {resource.kind for resource in (*_REQUIRED, *_OPTIONAL, paths.NODES)}
         self._synced = asyncio.Event()
+        self._nodes_wanted = asyncio.Event()
 
     async def run(self) -> None:
-        """Follows all kinds until cancelled; raises the first error that will not pass."""
-        self._unsynced = {resource.kind for resource in (*_REQUIRED, *_OPTIONAL, paths.NODES)}
+        """Follows all kinds until cancelled, or until something that will not pass, which every subscriber raises."""
         try:
             async with asyncio.TaskGroup() as group:
                 for resource in _REQUIRED:
@@ -62,18 +69,31 @@ class Hub:
                 for resource in _OPTIONAL:
                     group.create_task(self._follow_if_allowed(resource))
                 group.create_task(self._follow_nodes())
+                group.create_task(self._get_unseen_nodes())
         except* DispatchError as errors:
+            self._failure = _first(errors)
+        except* Exception as errors:
+            logger.exception("the watches on namespace %s failed", self.namespace)
             self._failure = _first(errors)
         finally:
             self._failure = self._failure or Unreachable("the watches have ended")
             self._synced.set()
             self._wake(list(self._wakers))
 
+    @property
+    def failed(self) -> bool:
+        """It follows nothing any more."""
+        return self._failure is not None
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps a kind from being followed just now and may pass by itself, in words."""
+        return next(iter(self._troubles.values()), None)
+
     async def synced(self) -> None:
         """Returns when every kind has been listed once; raises what keeps it from that."""
         await self._synced.wait()
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
 
     def snapshot(self, name: str) -> Snapshot | None:
         """The TrainJob of that name with all that belongs to it, as known now; None when there is none."""
@@ -93,8 +113,7 @@ class Hub:
                 changed.clear()
                 yield self.store.snapshot(name)
                 await changed.wait()
-                if self._failure is not None:
-                    raise self._failure
+                self._raise_failure()
         finally:
             wakers = self._wakers[name]
             wakers.discard(changed)
@@ -112,15 +131,22 @@ class Hub:
 
     # ------------------------------------------------------------ the inside
 
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+
     def _wake(self, names: Iterable[str]) -> None:
         for name in names:
             submission = parse_name(name)
             for key in (name, submission.job_id) if submission is not None else (name,):
                 for waker in self._wakers.get(key, ()):
                     waker.set()
+        if self.store.unseen_nodes:
+            self._nodes_wanted.set()
 
     def _listed(self, kind: str) -> None:
         self._unsynced.discard(kind)
+        self._troubles.pop(kind, None)
         if not self._unsynced:
             self._synced.set()
 
@@ -130,75 +156,116 @@ class Hub:
             await self._follow(resource)
         except (NotFound, Forbidden) as error:
             logger.debug("not watching %s: %s", resource.plural, error)
+            self._wake(self.store.replace_all(resource.kind, []))
             self._listed(resource.kind)
 
-    async def _follow_nodes(self) -> None:
-        try:
-            await self._follow(paths.NODES)
-        except Forbidden:
-            await self._poll_nodes()
-
     async def _follow(self, resource: Resource) -> None:
-        """Lists and watches one kind, for ever; what breaks is taken up again after a growing, jittered pause."""
+        """Lists and watches one kind, for ever; what breaks is taken up again after a growing, jittered pause.
+
+        A watch goes on from the last event's version, so a broken one loses nothing; when the server has forgotten that
+        version, the kind is listed again. No answer makes it spin: what ends at once again and again is paced too.
+        """
         version: str | None = None
         failures = 0
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
+            pause = 0.0
             try:
                 if version is None:
                     version = await self._list(resource)
-                async for seen in self._watch(resource, version):
-                    version = seen
-                    failures = 0
-                    self.trouble = None
+                async with contextlib.aclosing(self._watch(resource, version)) as versions:
+                    async for seen in versions:
+                        version = seen or version
+                        failures = 0
             except Gone:
                 version = None
             except Unreachable as error:
-                failures += 1
-                self.trouble = str(error)
                 logger.debug("watch of %s broke: %s", resource.plural, error)
-                await asyncio.sleep(error.retry_after or _pause(failures))
-            else:
-                # The server ends each watch after some minutes; one that ends at once, again and again, must not spin.
-                failures += 1
-                await asyncio.sleep(_pause(failures) if failures > 1 else 0)
+                self._troubles[resource.kind] = str(error)
+                pause = min(error.retry_after or _pause(failures + 1), _RETRY_AFTER_LAST)
+            failures = 1 if clock() - began >= _STEADY_SECONDS else failures + 1
+            await asyncio.sleep(pause or (_pause(failures) if failures > 1 else 0))
 
     async def _list(self, resource: Resource) -> str:
         namespace = self.namespace if resource.namespaced else None
         selector = _FIELD_SELECTORS.get(resource.kind, "")
         listing = await self.client.list(resource, namespace, field_selector=selector)
+        for item in listing.items:
+            _warn_if_odd(item)
         self._wake(self.store.replace_all(resource.kind, listing.items))
         self._listed(resource.kind)
         return listing.resource_version
 
-    async def _watch(self, resource: Resource, version: str) -> AsyncIterator[str]:
-        namespace = self.namespace if resource.namespaced else None
+    async def _watch(self, resource: Resource, version: str) -> AsyncGenerator[str, None]:
         stream = self.client.watch(
             resource,
-            namespace,
+            self.namespace if resource.namespaced else None,
             resource_version=version,
             field_selector=_FIELD_SELECTORS.get(resource.kind, ""),
             seconds=int(WATCH_SECONDS * random.uniform(0.8, 1.2)),  # noqa: S311 (spreads load, guards nothing)
+            on_open=lambda: self._troubles.pop(resource.kind, None),
         )
-        async for event in stream:
-            if event.type != "BOOKMARK":
-                self._wake(self.store.apply(event.type, resource.kind, event.object))
-            yield event.resource_version
+        async with contextlib.aclosing(stream) as events:
+            async for event in events:
+                if event.type != "BOOKMARK":
+                    _warn_if_odd(event.object)
+                    self._wake(self.store.apply(event.type, resource.kind, event.object))
+                yield event.resource_version
+
+    # ------------------------------------------------------------ Nodes
+
+    async def _follow_nodes(self) -> None:
+        try:
+            await self._follow(paths.NODES)
+        except Forbidden as error:
+            logger.debug("getting the Nodes one by one: %s", error)
+            await self._poll_nodes()
 
     async def _poll_nodes(self) -> None:
         """Gets the Nodes that pods are bound to, where they may be got but not listed; else they are not readable."""
         while True:
             try:
                 nodes = [await self._node(name) for name in sorted(self.store.bound_nodes())]
-            except Forbidden:
+            except Forbidden as error:
+                logger.debug("Nodes are not readable: %s", error)
                 self.store.nodes_readable = False
                 self._listed(paths.NODES.kind)
+                self._wake(list(self._wakers))
                 return
             except Unreachable as error:
-                self.trouble = str(error)
+                self._troubles[paths.NODES.kind] = str(error)
             else:
                 self._wake(self.store.replace_all(paths.NODES.kind, [node for node in nodes if node is not None]))
                 self._listed(paths.NODES.kind)
             await asyncio.sleep(NODE_POLL_SECONDS)
+
+    async def _get_unseen_nodes(self) -> None:
+        """Gets each Node that a pod is bound to and no stream has shown: it is new, or it went before the pod came.
+
+        Until then such a Node is not readable; it would be taken for a lost one else.
+        """
+        await self._synced.wait()
+        while self.store.nodes_readable:
+            await self._nodes_wanted.wait()
+            self._nodes_wanted.clear()
+            for name in sorted(self.store.unseen_nodes):
+                try:
+                    node = await self._node(name)
+                except Forbidden as error:
+                    logger.debug("Node %s is not readable: %s", name, error)
+                    return
+                except Unreachable as error:
+                    logger.debug("Node %s could not be got: %s", name, error)
+                    self._nodes_wanted.set()
+                    await asyncio.sleep(error.retry_after or NODE_POLL_SECONDS)
+                    break
+                self._wake(self._take_node(name, node))
+
+    def _take_node(self, name: str, node: Object | None) -> set[str]:
+        if name not in self.store.unseen_nodes:
+            return set()
+        return self.store.node_is_gone(name) if node is None else self.store.apply("ADDED", paths.NODES.kind, node)
 
     async def _node(self, name: str) -> Object | None:
         try:
@@ -207,45 +274,68 @@ class Hub:
             return None
 
 
-@dataclass
 class _Shared:
-    hub: Hub
-    task: asyncio.Task[None]
-    users: int
+    """A hub, the task in which it runs and which owns its client, and how many use it."""
+
+    def __init__(self, config: ClusterConfig, namespace: str, site: Site) -> None:
+        self.users = 0
+        self._hub: asyncio.Future[Hub] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(config, namespace, site), name=f"hub {namespace}")
+
+    async def _run(self, config: ClusterConfig, namespace: str, site: Site) -> None:
+        async with await KubeClient.connect(config) as client:
+            hub = Hub(client, namespace, site=site)
+            self._hub.set_result(hub)
+            await hub.run()
+            await asyncio.Event().wait()  # whoever still holds the hub may use its client, until the last has left
+
+    @property
+    def ended(self) -> bool:
+        """It is of no use to a new user."""
+        return self._task.done() or (self._hub.done() and self._hub.result().failed)
+
+    async def hub(self) -> Hub:
+        """The hub, once its configuration is loaded; raises what keeps it from that, to each who waits."""
+        either: set[asyncio.Future[Any]] = {self._hub, self._task}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not self._hub.done():
+            self._task.result()
+        return self._hub.result()
+
+    async def close(self) -> None:
+        """Ends the watches and closes the client; goes on with it even when the caller is cancelled meanwhile."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
 
 
-_hubs: dict[tuple[ClusterConfig, str, asyncio.AbstractEventLoop], _Shared] = {}
-_opening: dict[tuple[ClusterConfig, str, asyncio.AbstractEventLoop], asyncio.Lock] = {}
+_hubs: dict[tuple[ClusterConfig, str, Site, asyncio.AbstractEventLoop], _Shared] = {}
 
 
 @contextlib.asynccontextmanager
 async def shared_hub(config: ClusterConfig, namespace: str, *, site: Site = Site()) -> AsyncIterator[Hub]:  # noqa: B008
-    """The hub of this connection and namespace in this event loop, opened by the first user and closed by the last."""
-    key = (config, namespace, asyncio.get_running_loop())
-    async with _opening.setdefault(key, asyncio.Lock()):
-        shared = _hubs.get(key)
-        if shared is None or shared.task.done():
-            hub = Hub(await KubeClient.connect(config), namespace, site=site)
-            shared = _hubs[key] = _Shared(hub, asyncio.create_task(hub.run(), name=f"hub {namespace}"), 0)
-        shared.users += 1
+    """The hub of this connection and namespace in this event loop, opened by the first user and closed by the last.
+
+    A hub that has failed is left to those who have it; who comes next opens a new one. Raises
+    :class:`ConfigurationError` when the configuration can't be loaded.
+    """
+    key = (config, namespace, site, asyncio.get_running_loop())
+    shared = _hubs.get(key)
+    if shared is None or shared.ended:
+        shared = _hubs[key] = _Shared(config, namespace, site)
+    shared.users += 1
     try:
-        yield shared.hub
+        yield await shared.hub()
     finally:
         shared.users -= 1
         if shared.users == 0:
             if _hubs.get(key) is shared:
                 del _hubs[key]
-                if not _opening[key].locked():
-                    del _opening[key]
-            await _close(shared)
+            await shared.close()
 
 
-async def _close(shared: _Shared) -> None:
-    shared.task.cancel()
-    await asyncio.wait({shared.task})
-    await shared.hub.client.close()
-    if not shared.task.cancelled() and (error := shared.task.exception()):
-        raise error
+def _warn_if_odd(item: Object) -> None:
+    if isinstance(item, Unreadable):
+        logger.warning("%s %s is left out, it can't be read: %s", item.kind, item.metadata.name, item.problem)
 
 
 def _pause(failures: int) -> float:
@@ -253,9 +343,8 @@ def _pause(failures: int) -> float:
     return random.uniform(ceiling / 2, ceiling)  # noqa: S311 (spreads load, guards nothing)
 
 
-def _first(errors: BaseExceptionGroup[DispatchError]) -> DispatchError:
-    for error in errors.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            return _first(error)
-        return error
-    return Refused("the watches ended")
+def _first(errors: BaseExceptionGroup[Exception]) -> Exception:
+    error: Exception | BaseExceptionGroup[Exception] = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

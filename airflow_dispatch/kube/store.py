@@ -5,7 +5,6 @@ Pure: events in, snapshots out. A recording of a watch can be replayed through i
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -24,12 +23,25 @@ from airflow_dispatch.core.objects import (
     Workload,
 )
 from airflow_dispatch.core.observation import Cause
-from airflow_dispatch.core.snapshot import CapturedPod, Leftovers, NodeAbsence, NodeView, Site, Snapshot
+from airflow_dispatch.core.snapshot import Leftovers, NodeAbsence, NodeView, Site, Snapshot
+from airflow_dispatch.kube.evidence import Evidence
+from airflow_dispatch.kube.index import Index
 
 __all__ = ["KINDS", "Store"]
 
-KINDS: Final = ("TrainJob", "JobSet", "Job", "Pod", "Node", "TrainingRuntime", "Workload", "Event")
-CAPTURED_PER_TRAINJOB: Final = 256
+_RECORDS: Final[dict[str, type[Object]]] = {
+    "TrainJob": TrainJob,
+    "JobSet": JobSet,
+    "Job": Job,
+    "Pod": Pod,
+    "Node": Node,
+    "TrainingRuntime": TrainingRuntime,
+    "Workload": Workload,
+    "Event": Event,
+}
+KINDS: Final = tuple(_RECORDS)
+_ABOUT: Final = frozenset({"TrainJob", "JobSet", "Job"})
+"""What the Events that a rule reads are about; a namespace's pods have many more, which nothing reads."""
 
 _Record = TypeVar("_Record", bound=Object)
 
@@ -39,7 +51,8 @@ class Store:
 
     A deleted pod's last state is kept against its TrainJob, the newest 256 of each, with the state of its Node when
     the pod's DisruptionTarget, else its deletion, was first seen (contract, sections 2 and 11). It goes when the
-    TrainJob and everything of its name have gone.
+    TrainJob and everything of its name have gone. Pods and Jobs of no JobSet, and Events about anything that no rule
+    reads, are not kept. An object that can't be read any more stays as it was last read.
     """
 
     def __init__(self, namespace: str, *, site: Site = Site()) -> None:  # noqa: B008 (frozen)
@@ -47,9 +60,10 @@ class Store:
         self.nodes_readable = True
         self._site = site
         self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
-        self._pods_by_owner: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        self._captured: dict[str, OrderedDict[str, CapturedPod]] = {}
-        self._nodes_at_disruption: dict[str, NodeView] = {}
+        self._indexes: dict[str, Index] = {kind: Index() for kind in ("Pod", "Job", "Event", "Workload")}
+        self._pods_by_node = Index()
+        self._unseen_nodes: set[str] = set()
+        self._evidence = Evidence()
         self._ends: dict[str, Cause] = {}
 
     # ------------------------------------------------------------ in
@@ -70,9 +84,25 @@ class Store:
                 touched |= self._remove(kind, old)
         for item in listed:
             touched |= self._put(kind, item)
+        if kind == "Node":
+            for name in list(self._unseen_nodes):
+                touched |= self.node_is_gone(name)
         return touched
 
+    def node_is_gone(self, name: str) -> set[str]:
+        """Takes that there is no such Node, though pods are bound to it; returns what :meth:`apply` does."""
+        self._settle(name, NodeAbsence.GONE)
+        return self._bound_to(name)
+
     # ------------------------------------------------------------ out
+
+    @property
+    def unseen_nodes(self) -> frozenset[str]:
+        """The Nodes that pods are bound to and that nothing is known of yet, neither that they are nor that they went.
+
+        Pods and Nodes come in two streams, so a pod may be seen before the Node that it was bound to.
+        """
+        return frozenset(self._unseen_nodes)
 
     def trainjob_names(self) -> Iterator[str]:
         """The names of all TrainJobs."""
@@ -90,80 +120,89 @@ class Store:
 
     def snapshot(self, name: str) -> Snapshot | None:
         """Everything of the TrainJob of that name, or None when there is none."""
-        trainjob = self._objects["TrainJob"].get(name)
-        if not isinstance(trainjob, TrainJob):
+        trainjob = self._get("TrainJob", name, TrainJob)
+        if trainjob is None:
             return None
-        jobset = self._get("JobSet", name, JobSet)
-        jobs = tuple(job for job in self._all("Job", Job) if job.metadata.label(names.LABEL_JOBSET_NAME) == name)
-        pods = tuple(
-            pod for key in self._pods_by_owner.get(name, ()) if isinstance(pod := self._objects["Pod"][key], Pod)
-        )
-        captured = tuple(self._captured.get(name, {}).values())
-        bound = {pod.spec.node_name for pod in pods} | {each.pod.spec.node_name for each in captured}
-        about = {name} | {job.metadata.name for job in jobs}
+        jobs = self._under(name, "Job", Job)
+        pods = self._under(name, "Pod", Pod)
+        captured = self._evidence.of(name)
+        bound = {pod.spec.node_name for pod in (*pods, *(each.pod for each in captured)) if pod.spec.node_name}
+        workloads = self._under(trainjob.metadata.uid, "Workload", Workload)
+        events = [self._under(about, "Event", Event) for about in (name, *(job.metadata.name for job in jobs))]
         return Snapshot(
             namespace=self.namespace,
             trainjob=trainjob,
-            jobset=jobset,
+            jobset=self._get("JobSet", name, JobSet),
             jobs=jobs,
             runtime=self._get("TrainingRuntime", name, TrainingRuntime),
-            workload=self._workload(trainjob),
+            workload=next(iter(workloads), None),
             pods=pods,
             captured=captured,
-            nodes={node: item for node in bound if node and (item := self._get("Node", node, Node))},
+            nodes={node: item for node in bound if (item := self._get("Node", node, Node))},
             nodes_readable=self.nodes_readable,
-            frozen_nodes={
-                pod.metadata.uid: self._nodes_at_disruption[pod.metadata.uid]
-                for pod in pods
-                if pod.metadata.uid in self._nodes_at_disruption
-            },
-            events=tuple(
-                event
-                for event in self._all("Event", Event)
-                if event.involved_object and event.involved_object.name in about
-            ),
+            unseen_nodes=frozenset(bound & self._unseen_nodes),
+            events=tuple(event for of_one in events for event in of_one),
             seen_end=self._ends.get(trainjob.metadata.uid),
             site=self._site,
         )
 
     def bound_nodes(self) -> set[str]:
-        """The names of the Nodes that live pods of TrainJobs are bound to."""
-        return {pod.spec.node_name for pod in self._all("Pod", Pod) if pod.spec.node_name}
+        """The names of the Nodes that pods of TrainJobs are bound to, deleted ones included."""
+        return self._evidence.node_names() | self._pods_by_node.keys
 
     def leftovers(self) -> Leftovers:
         """All of the namespace, to look for orphans in."""
-        pods = tuple(self._all("Pod", Pod))
         return Leftovers(
             namespace=self.namespace,
             trainjobs=tuple(self._all("TrainJob", TrainJob)),
             jobsets=tuple(self._all("JobSet", JobSet)),
             jobs=tuple(self._all("Job", Job)),
             runtimes=tuple(self._all("TrainingRuntime", TrainingRuntime)),
-            pods=pods,
+            pods=tuple(self._all("Pod", Pod)),
             nodes={node.metadata.name: node for node in self._all("Node", Node)},
             nodes_readable=self.nodes_readable,
+            unseen_nodes=self.unseen_nodes,
         )
 
     # ------------------------------------------------------------ the inside
 
     def _put(self, kind: str, item: Object) -> set[str]:
-        key = item.metadata.name
-        of_kind = self._objects[kind]
-        old = of_kind.get(key)
+        name = item.metadata.name
+        old = self._objects[kind].get(name)
         touched: set[str] = set()
         if old is not None and old.metadata.uid != item.metadata.uid:
-            touched |= self._remove(kind, old)
-        if isinstance(item, Pod) and not _owners(item):
+            touched, old = self._remove(kind, old), None
+        if not isinstance(item, _RECORDS[kind]):
+            return touched
+        if not _concerns_us(item):
             return touched if old is None else touched | self._remove(kind, old)
         if isinstance(old, TrainJob) and isinstance(item, TrainJob):
             self._note_erased_end(old, item)
-        of_kind[key] = item
+        touched |= set() if old is None else self._touched_by(old)
+        self._objects[kind][name] = item
+        if kind in self._indexes:
+            self._indexes[kind].put(name, _keys(item))
         if isinstance(item, Pod):
-            for owner in _owners(item):
-                self._pods_by_owner[owner][key] = None
-            if _disrupted(item):
-                self._nodes_at_disruption.setdefault(item.metadata.uid, self._node_view(item))
-        return touched | self._touched_by(kind, item)
+            self._bind(item)
+            self._evidence.note(item, self._node_view(item))
+        elif isinstance(item, Node):
+            self._settle(name, item)
+            self._evidence.node_changed(item, self._pods_on(name))
+        return touched | self._touched_by(item)
+
+    def _bind(self, pod: Pod) -> None:
+        """Takes the Node that a pod is bound to, which may be one that has not been seen yet."""
+        node = pod.spec.node_name
+        before = self._pods_by_node.under(node) if node else ()
+        self._pods_by_node.put(pod.metadata.name, frozenset({node} if node else ()))
+        if node and pod.metadata.name not in before and node not in self._objects["Node"]:
+            self._unseen_nodes.add(node)
+
+    def _settle(self, node: str, view: NodeView) -> None:
+        """Takes what a Node is of which nothing was known."""
+        if node in self._unseen_nodes:
+            self._unseen_nodes.discard(node)
+            self._evidence.settle(node, view, self._pods_on(node))
 
     def _note_erased_end(self, old: TrainJob, new: TrainJob) -> None:
         """Keeps the end that ``old`` shows and ``new`` does not: Trainer erases Failed when the JobSet disappears."""
@@ -177,68 +216,68 @@ class Store:
                 self._ends[old.metadata.uid] = end
 
     def _remove(self, kind: str, item: Object) -> set[str]:
-        key = item.metadata.name
-        of_kind = self._objects[kind]
-        if key not in of_kind or of_kind[key].metadata.uid != item.metadata.uid:
+        name = item.metadata.name
+        old = self._objects[kind].get(name)
+        if old is None or old.metadata.uid != item.metadata.uid:
             return set()
-        touched = self._touched_by(kind, item)
-        del of_kind[key]
-        if isinstance(item, Pod):
-            self._capture(item)
+        touched = self._touched_by(old)
+        del self._objects[kind][name]
+        if kind in self._indexes:
+            self._indexes[kind].remove(name)
+        if isinstance(old, Pod):
+            self._pods_by_node.remove(name)
+            self._capture(item if isinstance(item, Pod) else old, _owners(old))
         elif kind == "TrainJob":
             self._ends.pop(item.metadata.uid, None)
-            self._forget_if_gone(key)
+            self._forget_if_gone(name)
         return touched
 
-    def _capture(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        node = self._nodes_at_disruption.pop(uid, None) or self._node_view(pod)
-        for owner in _owners(pod):
-            self._pods_by_owner[owner].pop(pod.metadata.name, None)
-            kept = self._captured.setdefault(owner, OrderedDict())
-            kept[uid] = CapturedPod(pod=pod, node=node)
-            while len(kept) > CAPTURED_PER_TRAINJOB:
-                kept.popitem(last=False)
+    def _capture(self, pod: Pod, owners: frozenset[str]) -> None:
+        self._evidence.capture(pod, owners, self._node_view(pod))
+        for owner in owners:
             self._forget_if_gone(owner)
+        node = pod.spec.node_name
+        if node in self._unseen_nodes and node not in self.bound_nodes():
+            self._unseen_nodes.discard(node)
 
     def _forget_if_gone(self, name: str) -> None:
         """Drops the evidence of a TrainJob that is gone with all its pods."""
-        if name not in self._objects["TrainJob"] and not self._pods_by_owner.get(name):
-            self._captured.pop(name, None)
-            self._pods_by_owner.pop(name, None)
+        if name not in self._objects["TrainJob"] and not self._indexes["Pod"].under(name):
+            self._evidence.forget(name)
 
     def _node_view(self, pod: Pod) -> NodeView:
-        if not self.nodes_readable:
+        name = pod.spec.node_name or ""
+        if not self.nodes_readable or name in self._unseen_nodes:
             return NodeAbsence.NOT_READABLE
-        return self._get("Node", pod.spec.node_name or "", Node) or NodeAbsence.GONE
+        return self._get("Node", name, Node) or NodeAbsence.GONE
 
-    def _touched_by(self, kind: str, item: Object) -> set[str]:
-        name = item.metadata.name
+    def _touched_by(self, item: Object) -> set[str]:
         match item:
             case Pod():
                 return set(_owners(item))
             case Job():
-                return {owner} if (owner := item.metadata.label(names.LABEL_JOBSET_NAME)) else set()
+                return set(_keys(item))
             case Node():
-                return self._bound_to(name)
+                return self._bound_to(item.metadata.name)
             case Workload():
                 return {each.name for each in item.metadata.owner_references or () if each.kind == "TrainJob"}
             case Event():
-                about = item.involved_object.name if item.involved_object else None
-                job = self._get("Job", about or "", Job)
-                owner = job.metadata.label(names.LABEL_JOBSET_NAME) if job else about
-                return {owner} if owner else set()
+                about = item.involved_object.name if item.involved_object and item.involved_object.name else ""
+                job = self._get("Job", about, Job)
+                return set(_keys(job)) if job is not None else {about}
             case _:
-                return {name} if kind != "Node" else self._bound_to(name)
+                return {item.metadata.name}
+
+    def _pods_on(self, node: str) -> list[Pod]:
+        found = (self._get("Pod", name, Pod) for name in self._pods_by_node.under(node))
+        return [pod for pod in found if pod is not None]
 
     def _bound_to(self, node: str) -> set[str]:
-        return {owner for pod in self._all("Pod", Pod) if pod.spec.node_name == node for owner in _owners(pod)}
+        return {owner for pod in self._pods_on(node) for owner in _owners(pod)}
 
-    def _workload(self, trainjob: TrainJob) -> Workload | None:
-        for workload in self._all("Workload", Workload):
-            if workload.metadata.label(names.LABEL_KUEUE_JOB_UID) == trainjob.metadata.uid:
-                return workload
-        return None
+    def _under(self, key: str, kind: str, record: type[_Record]) -> tuple[_Record, ...]:
+        found = (self._get(kind, name, record) for name in self._indexes[kind].under(key))
+        return tuple(item for item in found if item is not None)
 
     def _get(self, kind: str, name: str, record: type[_Record]) -> _Record | None:
         item = self._objects[kind].get(name)
@@ -248,14 +287,41 @@ class Store:
         return (item for item in self._objects[kind].values() if isinstance(item, record))
 
 
-def _owners(pod: Pod) -> set[str]:
+def _concerns_us(item: Object) -> bool:
+    """Pods and Jobs belong to a JobSet, and Events are about something that a rule reads; all others may be needed."""
+    match item:
+        case Pod() | Job():
+            return bool(_keys(item))
+        case Event():
+            return item.involved_object is not None and item.involved_object.kind in _ABOUT
+        case _:
+            return True
+
+
+def _keys(item: Object) -> frozenset[str]:
+    """What an object is looked for by."""
+    match item:
+        case Pod():
+            return _owners(item)
+        case Job():
+            key = item.metadata.label(names.LABEL_JOBSET_NAME)
+        case Workload():
+            key = item.metadata.label(names.LABEL_KUEUE_JOB_UID)
+        case Event():
+            key = item.involved_object.name if item.involved_object else None
+        case _:
+            key = None
+    return frozenset({key} if key else ())
+
+
+def _owners(pod: Pod) -> frozenset[str]:
     """The TrainJobs that a pod belongs to: by our two labels, and separately by JobSet's (contract, section 2)."""
     metadata = pod.metadata
     found = {metadata.label(names.LABEL_JOBSET_NAME)}
     job_id, submission = metadata.label(names.LABEL_JOB_ID), metadata.label(names.LABEL_SUBMISSION)
     if job_id and submission and submission.isdecimal():
         found.add(names.object_name(job_id, int(submission)))
-    return {name for name in found if name}
+    return frozenset(name for name in found if name)
 
 
 def _finished_at(trainjob: TrainJob) -> datetime | None:
@@ -263,8 +329,3 @@ def _finished_at(trainjob: TrainJob) -> datetime | None:
         if condition.type in ("Complete", "Failed") and condition.status == "True":
             return condition.last_transition_time or datetime.fromtimestamp(0, UTC)
     return None
-
-
-def _disrupted(pod: Pod) -> bool:
-    conditions = (pod.status.conditions if pod.status else None) or ()
-    return any(condition.type == "DisruptionTarget" and condition.status == "True" for condition in conditions)

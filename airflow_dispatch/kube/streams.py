@@ -12,7 +12,7 @@ from airflow_dispatch.core.errors import Unreachable
 __all__ = ["LINE_LIMIT", "abandon", "lines_of"]
 
 LINE_LIMIT: Final = 4 * 1024 * 1024
-"""Bytes of one line; etcd takes objects of 1.5 MiB at most."""
+"""Bytes that are gathered until a line ends; etcd takes objects of 1.5 MiB at most, but a progress bar has no end."""
 
 
 def abandon(response: aiohttp.ClientResponse) -> None:
@@ -23,18 +23,20 @@ def abandon(response: aiohttp.ClientResponse) -> None:
 
 
 async def lines_of(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream, however long, as they come."""
+    """The lines of a stream without their ends, as they come; what stands behind the last line's end is one more.
+
+    A line longer than :data:`LINE_LIMIT` comes in pieces. Raises :class:`Unreachable` when the stream breaks.
+    """
     rest = bytearray()
     try:
         async for chunk in response.content.iter_any():
-            rest += chunk
-            *complete, tail = rest.split(b"\n")
-            rest = bytearray(tail)
+            *complete, tail = (rest + chunk).split(b"\n")
             for line in complete:
-                if line:
-                    yield bytes(line)
+                yield bytes(line)
+            rest = tail
             if len(rest) > LINE_LIMIT:
-                raise Unreachable(f"{what}: a line of more than {LINE_LIMIT} bytes")
+                yield bytes(rest)
+                rest = bytearray()
     except (aiohttp.ClientError, TimeoutError) as error:
         raise Unreachable(f"{what}: the stream broke: {str(error) or type(error).__name__}") from error
     if rest:

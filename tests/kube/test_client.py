@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from aiohttp import web
 
+from airflow_dispatch.core import names
 from airflow_dispatch.core.errors import (
     AlreadyExists,
+    ConfigurationError,
     Conflict,
     Forbidden,
     Gone,
@@ -23,47 +26,21 @@ from airflow_dispatch.core.errors import (
     Refused,
     Unreachable,
 )
-from airflow_dispatch.kube import paths
+from airflow_dispatch.core.objects import Pod
+from airflow_dispatch.kube import config, paths, session, streams
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
 from airflow_dispatch.kube.decoding import Unreadable
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def status(code: int, reason: str, message: str) -> web.Response:
-    body = {"kind": "Status", "apiVersion": "v1", "reason": reason, "message": message, "code": code}
-    return web.json_response(body, status=code)
+from tests.support.fakeapi import Handler, kubeconfig, serving, status
 
 
 @contextlib.asynccontextmanager
 async def client_of(handler: Handler, folder: Path, **user: Any) -> AsyncIterator[KubeClient]:
     """A client of a server that answers everything with ``handler``."""
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        config = kubeconfig(folder, runner.addresses[0][1], user or {"token": "first"})
-        async with await KubeClient.connect(config) as client:
+    async with serving(handler) as port:
+        cluster = ClusterConfig(kubeconfig=kubeconfig(folder, port, user or {"token": "first"}))
+        async with await KubeClient.connect(cluster) as client:
             yield client
-    finally:
-        await runner.cleanup()
-
-
-def kubeconfig(folder: Path, port: int, user: dict[str, Any]) -> ClusterConfig:
-    path = folder / "kubeconfig"
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "fake",
-        "clusters": [{"name": "fake", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "fake", "user": user}],
-        "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
-    }
-    path.write_text(yaml.safe_dump(content))
-    return ClusterConfig(kubeconfig=str(path))
 
 
 def answering(code: int, reason: str, message: str) -> Handler:
@@ -72,6 +49,18 @@ def answering(code: int, reason: str, message: str) -> Handler:
         return status(code, reason, message)
 
     return handler
+
+
+def answering_with(response: web.Response) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        del request
+        return response
+
+    return handler
+
+
+def unreachable(folder: Path, port: int) -> ClusterConfig:
+    return ClusterConfig(kubeconfig=kubeconfig(folder, port, {"token": "t"}))
 
 
 POD = {
@@ -145,7 +134,7 @@ def test_a_write_whose_answer_is_lost_has_an_unknown_outcome_and_a_read_is_only_
 
 def test_a_server_that_is_not_there_is_unreachable_before_anything_is_sent(tmp_path: Path) -> None:
     async def main() -> None:
-        async with await KubeClient.connect(kubeconfig(tmp_path, 1, {"token": "t"})) as client:
+        async with await KubeClient.connect(unreachable(tmp_path, 1)) as client:
             with pytest.raises(Unreachable, match="can't be reached"):
                 await client.replace(paths.PODS, POD)
 
@@ -187,18 +176,31 @@ def test_a_401_is_met_with_a_new_token_once(tmp_path: Path) -> None:
 
 
 def test_an_odd_object_does_not_spoil_a_list(tmp_path: Path) -> None:
-    odd = {"metadata": {"name": "odd", "uid": "o"}, "status": {"phase": 7}}
+    odd = {"metadata": {"name": "odd", "uid": "o", "labels": 7}}
 
     async def listing(request: web.Request) -> web.StreamResponse:
         del request
-        return web.json_response({"metadata": {"resourceVersion": "9"}, "items": [odd, POD]})
+        return web.json_response({"metadata": {"resourceVersion": "9"}, "items": [odd, 7, POD]})
 
     async def main() -> None:
         async with client_of(listing, tmp_path) as client:
-            found = await client.list(paths.PODS, "ml")
-            assert [item.metadata.name for item in found.items] == ["odd", "p"]
-            assert isinstance(found.items[0], Unreadable)
+            found = await client.list(paths.JOBSETS, "ml")
+            assert [item.metadata.name for item in found.items] == ["odd", "", "p"]
+            assert [isinstance(item, Unreadable) for item in found.items] == [True, True, False]
             assert found.resource_version == "9"
+
+    asyncio.run(main())
+
+
+def test_a_pod_of_which_only_the_status_is_odd_is_not_missed(tmp_path: Path) -> None:
+    """It may still run: whoever asks for that reads its labels and its Node."""
+    odd = {**POD, "spec": {"nodeName": "node-0"}, "status": {"phase": 7}}
+
+    async def main() -> None:
+        async with client_of(answering_with(web.json_response(odd)), tmp_path) as client:
+            found = await client.read(paths.PODS, "p", "ml")
+            assert isinstance(found, Pod)
+            assert (found.spec.node_name, found.status) == ("node-0", None)
 
     asyncio.run(main())
 
@@ -272,5 +274,230 @@ def test_an_update_without_preconditions_is_not_sent(tmp_path: Path) -> None:
         async with client_of(answering(500, "", ""), tmp_path) as client:
             with pytest.raises(ValueError, match="UID and the resourceVersion"):
                 await client.replace(paths.PODS, {"metadata": {"name": "p", "namespace": "ml"}})
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------- answers that are none
+
+
+Call = Callable[[KubeClient], Coroutine[Any, Any, object]]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda client: client.get(paths.PODS, "p", "ml"), Unreachable),
+        (lambda client: client.read(paths.PODS, "p", "ml"), Unreachable),
+        (lambda client: client.list(paths.PODS, "ml"), Unreachable),
+        (lambda client: client.can_i("get", paths.PODS, "ml"), Unreachable),
+        (lambda client: client.create(paths.PODS, "ml", POD), OutcomeUnknown),
+        (lambda client: client.delete(paths.PODS, "p", "ml"), OutcomeUnknown),
+    ],
+)
+def test_an_answer_that_is_no_json_is_no_answer(tmp_path: Path, call: Call, expected: type[Exception]) -> None:
+    page = web.Response(text="<html>Welcome to the proxy</html>", content_type="text/html")
+
+    async def main() -> None:
+        async with client_of(answering_with(page), tmp_path) as client:
+            with pytest.raises(expected):
+                await call(client)
+
+    asyncio.run(main())
+
+
+def test_a_token_is_not_carried_where_a_server_points_to(tmp_path: Path) -> None:
+    calls = []
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        calls.append(request.path)
+        raise web.HTTPTemporaryRedirect("/login")
+
+    async def main() -> None:
+        async with client_of(elsewhere, tmp_path) as client:
+            with pytest.raises(Refused, match="307"):
+                await client.create(paths.PODS, "ml", POD)
+        assert calls == ["/api/v1/namespaces/ml/pods"]
+
+    asyncio.run(main())
+
+
+def test_a_write_that_never_reached_the_server_has_no_unknown_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener whose queue is full lets a connection time out before anything is sent."""
+    monkeypatch.setattr(session, "CONNECT_SECONDS", 0.05)
+
+    async def main() -> None:
+        with contextlib.ExitStack() as stack:
+            full = stack.enter_context(socket.socket())
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            for _ in range(3):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(full.getsockname())
+            async with await KubeClient.connect(unreachable(tmp_path, full.getsockname()[1])) as client:
+                with pytest.raises(Unreachable, match="can't be reached"):
+                    await client.create(paths.PODS, "ml", POD)
+
+    asyncio.run(main())
+
+
+def test_every_write_carries_our_field_manager_and_a_dry_run_says_so(tmp_path: Path) -> None:
+    seen = []
+
+    async def server(request: web.Request) -> web.StreamResponse:
+        seen.append((request.method, dict(request.query)))
+        return web.json_response(POD)
+
+    async def main() -> None:
+        async with client_of(server, tmp_path) as client:
+            await client.create(paths.PODS, "ml", POD, dry_run=True)
+            await client.replace(paths.PODS, POD)
+            await client.patch(paths.PODS, "p", "ml", {})
+            await client.delete(paths.PODS, "p", "ml")
+
+    asyncio.run(main())
+    ours = {"fieldManager": names.FIELD_MANAGER}
+    assert seen == [("POST", {**ours, "dryRun": "All"}), ("PUT", ours), ("PATCH", ours), ("DELETE", {})]
+
+
+# ---------------------------------------------------------------- credentials
+
+
+def test_many_that_are_refused_at_once_call_the_exec_plugin_once(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    api = "client.authentication.k8s.io/v1"
+    plugin.write_text(
+        f"#!/bin/sh\necho called >> {tmp_path}/calls\nnumber=$(wc -l < {tmp_path}/calls | tr -d ' ')\n"
+        f'echo "{{\\"apiVersion\\": \\"{api}\\", \\"kind\\": \\"ExecCredential\\",'
+        ' \\"status\\": {\\"token\\": \\"token-$number\\"}}"\n'
+    )
+    plugin.chmod(0o700)
+    user = {"exec": {"apiVersion": api, "command": str(plugin), "interactiveMode": "Never"}}
+
+    async def picky(request: web.Request) -> web.StreamResponse:
+        if request.headers["Authorization"] == "Bearer token-2":
+            return web.json_response(POD)
+        return status(401, "Unauthorized", "Unauthorized")
+
+    async def main() -> None:
+        async with client_of(picky, tmp_path, **user) as client:
+            await asyncio.gather(*(client.get(paths.PODS, "p", "ml") for _ in range(8)))
+        assert (tmp_path / "calls").read_text().count("called") == 2
+
+    asyncio.run(main())
+
+
+def test_credentials_that_are_refused_twice_are_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client_of(answering(401, "Unauthorized", "Unauthorized"), tmp_path) as client:
+            with pytest.raises(Refused, match="does not accept the credentials"):
+                await client.get(paths.PODS, "p", "ml")
+
+    asyncio.run(main())
+
+
+def test_a_token_file_is_read_again_before_the_server_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "_TOKEN_FILE_PERIOD", timedelta(0))
+    token = tmp_path / "token"
+    token.write_text("old")
+    seen = []
+
+    async def accepting(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers["Authorization"])
+        return web.json_response(POD)
+
+    async def main() -> None:
+        async with client_of(accepting, tmp_path, tokenFile=str(token)) as client:
+            await client.get(paths.PODS, "p", "ml")
+            token.write_text("new")
+            await client.get(paths.PODS, "p", "ml")
+        assert seen == ["Bearer old", "Bearer new"]
+
+    asyncio.run(main())
+
+
+def test_credentials_that_cannot_be_renewed_serve_until_they_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(config, "_TOKEN_FILE_PERIOD", timedelta(0))
+    token = tmp_path / "token"
+    token.write_text("old")
+    refuses: list[bool] = []
+
+    async def server(request: web.Request) -> web.StreamResponse:
+        assert request.headers["Authorization"] == "Bearer old"
+        return status(401, "Unauthorized", "Unauthorized") if refuses else web.json_response(POD)
+
+    async def main() -> None:
+        async with client_of(server, tmp_path, tokenFile=str(token)) as client:
+            (tmp_path / "kubeconfig").unlink()
+            for _ in range(3):
+                await client.get(paths.PODS, "p", "ml")
+            refuses.append(True)
+            with pytest.raises(ConfigurationError, match="there is no kubeconfig"):
+                await client.get(paths.PODS, "p", "ml")
+
+    asyncio.run(main())
+    assert caplog.text.count("could not be renewed yet") == 1
+
+
+# ---------------------------------------------------------------- logs
+
+
+def test_a_log_has_its_blank_lines_and_the_last_one_that_has_no_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with client_of(answering_with(web.Response(body=b"one\n\nthree\nSegmentation fa")), tmp_path) as client:
+            lines = [line async for line in client.log("p", "ml", container="node")]
+            assert lines == [b"one", b"", b"three", b"Segmentation fa"]
+
+    asyncio.run(main())
+
+
+def test_a_log_line_without_an_end_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A progress bar that only ever returns to the line's begin."""
+    monkeypatch.setattr(streams, "LINE_LIMIT", 10)
+
+    shown = asyncio.Event()
+
+    async def bar(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"\r 10 %\r 20 %")
+        await shown.wait()
+        await response.write(b"\r 30 %\n")
+        return response
+
+    async def main() -> None:
+        async with asyncio.timeout(10), client_of(bar, tmp_path) as client:
+            pieces = []
+            async for piece in client.log("p", "ml", container="node", follow=True):
+                pieces.append(piece)
+                shown.set()
+            assert pieces == [b"\r 10 %\r 20 %", b"\r 30 %"]
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_leaves_ends_the_stream(tmp_path: Path) -> None:
+    ended = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return response
+
+    async def main() -> None:
+        async with asyncio.timeout(10), client_of(endless, tmp_path) as client:
+            async with contextlib.aclosing(client.log("p", "ml", container="node", follow=True)) as lines:
+                assert await anext(lines) == b"one"
+            await ended.wait()
 
     asyncio.run(main())

@@ -4,7 +4,7 @@ import pytest
 from airflow.sdk import PokeReturnValue
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
-from airflow_dispatch.core.errors import InvalidJob
+from airflow_dispatch.core.errors import InvalidJob, Unreachable
 from airflow_dispatch.exceptions import TrainJobUnknownError
 from airflow_dispatch.sensors.trainjob import TrainJobSensor
 from tests.support.played import NAME, PlayedCluster
@@ -26,6 +26,29 @@ def test_it_defers_and_may_neither_open_nor_cancel(cluster: PlayedCluster) -> No
     assert (kwargs["name"], kwargs["uid"]) == (NAME, cluster.uid)
     assert (kwargs["opens"], kwargs["on_kill_action"]) == (False, "leave")
     assert caught.value.timeout.total_seconds() == 60
+
+
+def test_a_job_that_has_ended_needs_no_triggerer(cluster: PlayedCluster) -> None:
+    cluster.create_trainjob()
+    cluster.condition("Complete", "AllJobsCompleted", "done")
+    sensor = TrainJobSensor(task_id="watch", job=NAME, timeout=60)
+
+    task_instance = TaskInstance(task_id="watch")
+    assert sensor.execute(context_of(task_instance))["cause"]["kind"] == "completed"
+
+
+def test_a_cluster_that_the_worker_can_not_reach_is_left_to_the_triggerer(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_trainjob()
+    sensor = TrainJobSensor(task_id="watch", job={"ref": f"default/{NAME}", "uid": cluster.uid}, timeout=60)
+
+    async def unreachable(*_: object) -> None:
+        raise Unreachable("503")
+
+    monkeypatch.setattr(sensor, "_look", unreachable)
+    with pytest.raises(TaskDeferred):
+        sensor.execute(context_of(TaskInstance(task_id="watch")))
 
 
 def test_a_poke_says_whether_the_job_has_ended(cluster: PlayedCluster) -> None:

@@ -3,53 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from typing import Any
 
 from airflow_dispatch.localcluster import LocalCluster
 from airflow_dispatch.localcluster.apiserver.errors import ApiError
 from airflow_dispatch.localcluster.resources import ALL, PODS, Resource
+from tests.support.history import History, without_luck
 from tests.support.recordings import Recording
 
 _EXITS = re.compile(r"rank (\d+) \(.*\) exits (\d+)( OOMKilled)?$")
 _LOST = re.compile(r"(node-\d+) stops heartbeating")
 _RETURNS = re.compile(r"(node-\d+) returns$")
 _NODE_DELETED = re.compile(r"the Node object (node-\d+) is deleted")
+_COMPLETE = "trainjobs Complete=True"
+_COLLECTOR_SLEEPS = "both ranks run"
+_COLLECTOR_WAKES = "the garbage collector goes on"
 _KINDS = {resource.kind: resource for resource in ALL}
-
-History = dict[str, list[Any]]
-"""By object, the states that it went through, each unlike the one before."""
-
-
-def history_of(recording: Recording) -> History:
-    """What the real objects went through."""
-    history: History = defaultdict(list)
-    for event, obj in recording.events(float("inf")):
-        _note(history, event, obj)
-    return history
-
-
-def _note(history: History, event: str, obj: dict[str, Any]) -> None:
-    name, state = _identity(obj), _state(obj)
-    if name is None:
-        return
-    entry = "gone" if event == "DELETED" else state
-    if not history[name] or history[name][-1] != entry:
-        history[name].append(entry)
-
-
-def _identity(obj: dict[str, Any]) -> str | None:
-    """Kind and name; of a pod, whose name ends at random, its rank, attempt and admission."""
-    kind, metadata = obj["kind"], obj["metadata"]
-    if kind in ("TrainJob", "JobSet", "Job"):
-        return f"{kind} {metadata['name']}"
-    return None
-
-
-def _state(obj: dict[str, Any]) -> Any:
-    """Conditions without their times, and whether it is suspended."""
-    conditions = (obj.get("status") or {}).get("conditions") or []
-    return [(each["type"], each["status"], each.get("reason"), each.get("message")) for each in conditions]
+_TOO_LATE = "the object has been modified"
 
 
 class Player:
@@ -59,14 +29,15 @@ class Player:
         self._cluster = cluster
         self._recording = recording
         self._nodes: dict[str, str] = {}
-        self.history: History = defaultdict(list)
+        self._collector_sleeps = any(line.get("mark") == _COLLECTOR_WAKES for line in recording.lines)
+        self.history = History()
         self.refusals: list[tuple[str, int, str]] = []
         cluster.registry.listen(self._on_write)
 
     def _on_write(self, resource: Resource, event: str, new: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
         state = new or old
         if state is not None:
-            _note(self.history, event, {**state, "kind": resource.kind})
+            self.history.add(event, {**state, "kind": resource.kind})
 
     async def play(self, until: float = float("inf")) -> None:
         """Plays it in virtual time; nothing is slower than in the recording."""
@@ -84,54 +55,66 @@ class Player:
         await self._cluster.advance(60)
 
     async def complete(self) -> None:
-        """All that runs exits with 0."""
+        """All that runs exits with 0, as in recordings where it does so by itself before this mark."""
         for pod in self._cluster.registry.list(PODS, "default").items:
-            if pod["status"]["phase"] == "Running":
+            if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]:
                 await self._cluster.faults.pod_exit(pod["metadata"]["name"], 0)
-        await self._cluster.advance(60)
 
     # ------------------------------------------------------------ what was done
 
     def _act(self, line: dict[str, Any]) -> None:
-        request = line["request"]
-        wanted = line["response"]["code"]
-        if wanted == 409 and request["method"] == "PUT":
-            return  # an update that came too late there need not do so here
+        request, response = line["request"], line["response"]
+        if _TOO_LATE in _message(response):
+            return  # what came too late there need not do so here
         try:
             self._request(request)
             code, message = 200, ""
         except ApiError as error:
             code, message = error.code, error.message
-        if wanted >= 400:
-            self.refusals.append((line["act"], code, message))
+        if response["code"] >= 400:
+            self.refusals.append((line["act"], code, without_luck(message)))
         elif code >= 400:
             raise AssertionError(f"{line['act']}: {code} {message}")
 
     def _request(self, request: dict[str, Any]) -> None:
         registry = self._cluster.registry
         resource, namespace, name, subresource = _target(request["path"])
-        body = request.get("body") or {}
+        body, params = request.get("body") or {}, request.get("params") or {}
+        options = {
+            "field_manager": params.get("fieldManager", ""),
+            "field_validation": params.get("fieldValidation", "Ignore"),
+            "dry_run": "dryRun" in params,
+        }
         match request["method"]:
             case "POST" if subresource == "eviction":
                 registry.evict(namespace or "", self._pod_like(name))
             case "POST":
-                registry.create(resource, namespace, body)
+                registry.create(resource, namespace, body, **options)
             case "PUT":
-                registry.update(resource, namespace, name, self._current(resource, namespace, name, body))
+                current = self._current(resource, namespace, name, body)
+                registry.update(resource, namespace, name, current, **options)
             case "PATCH":
-                if resource.kind == "Node":
-                    name = self._node(name)
+                name = self._node(name) if resource.kind == "Node" else name
                 patch = self._current(resource, namespace, name, body)
-                registry.patch(resource, namespace, name, patch, request["contentType"])
+                force = params.get("force") == "true"
+                registry.patch(resource, namespace, name, patch, request["contentType"], force=force, **options)
             case "DELETE":
-                options = self._translated(body)
-                uid = (options.get("preconditions") or {}).get("uid")
-                policy = options.get("propagationPolicy")
-                registry.delete(resource, namespace, name, uid=uid, propagation=policy)
+                name = self._pod_like(name) if resource == PODS else name
+                wanted = self._translated(body)
+                registry.delete(
+                    resource,
+                    namespace,
+                    name,
+                    uid=(wanted.get("preconditions") or {}).get("uid"),
+                    propagation=wanted.get("propagationPolicy"),
+                    grace_period=wanted.get("gracePeriodSeconds"),
+                )
 
-    def _current(self, resource: Resource, namespace: str | None, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _current(self, resource: Resource, namespace: str | None, name: str, body: Any) -> Any:
         """The body with our UIDs, and with our resourceVersion where it had one."""
-        translated: dict[str, Any] = self._translated(body)
+        translated = self._translated(body)
+        if not isinstance(translated, dict):
+            return translated
         metadata = translated.get("metadata") or {}
         if "resourceVersion" in metadata:
             now = self._cluster.registry.get(resource, namespace, name)["metadata"]
@@ -167,7 +150,13 @@ class Player:
 
     async def _mark(self, mark: str) -> None:
         faults = self._cluster.faults
-        if match := _EXITS.match(mark):
+        if mark == _COMPLETE:
+            await self.complete()
+        elif mark == _COLLECTOR_SLEEPS and self._collector_sleeps:
+            self._cluster.manager.pause("garbage-collector")
+        elif mark == _COLLECTOR_WAKES:
+            self._cluster.manager.resume("garbage-collector")
+        elif match := _EXITS.match(mark):
             pod = self._rank(match[1])
             await (faults.pod_oom(pod) if match[3] else faults.pod_exit(pod, int(match[2])))
         elif match := _LOST.match(mark):
@@ -197,6 +186,20 @@ class Player:
                     self._nodes[recorded] = pod["spec"]["nodeName"]
                     break
         return self._nodes[recorded]
+
+
+def refusals_of(recording: Recording) -> list[tuple[str, int, str]]:
+    """What the real API server and webhooks refused: act, code and message."""
+    found = []
+    for line in recording.lines:
+        response = line.get("response")
+        if response and response["code"] >= 400 and _TOO_LATE not in _message(response):
+            found.append((line["act"], response["code"], without_luck(_message(response))))
+    return found
+
+
+def _message(response: dict[str, Any]) -> str:
+    return str((response.get("body") or {}).get("message", ""))
 
 
 def _target(path: str) -> tuple[Resource, str | None, str, str]:

@@ -87,3 +87,17 @@ def test_what_can_not_be_read_of_another_process_is_ignored(published: dict[str,
     journal.observe(*seen(RUNNING, 0))
 
     assert len(log.lines) == 1
+
+
+def test_a_job_that_ran_before_it_was_first_looked_at_has_run_since_it_began() -> None:
+    log = Recorder()
+    journal = Journal(log)
+    completed = msgspec.structs.replace(
+        RUNNING, state=State.ENDED, cause=Cause(kind=CauseKind.COMPLETED, detail="done")
+    )
+
+    observation, now = seen(RUNNING, 0)
+    journal.observe(observation, now, START - timedelta(minutes=3))
+    journal.observe(*seen(completed, 1))
+
+    assert journal.last_line == "ended: completed after 4 min: done"

@@ -77,6 +77,14 @@ def test_it_goes_on_after_the_last_line_that_was_shown() -> None:
     assert client.asked[0]["since_time"] == datetime(2026, 1, 1, tzinfo=UTC)
 
 
+def test_lines_that_share_a_time_are_all_shown() -> None:
+    line = "2026-01-01T00:00:00.000Z"
+
+    lines, _ = shown(Client([f"{line} epoch 1", f"{line} epoch 2"]))
+
+    assert lines == ["rank 0 | epoch 1", "rank 0 | epoch 2"]
+
+
 def test_a_flood_is_cut_and_counted() -> None:
     lines, _ = shown(Client(stamped(*(f"line {number}" for number in range(250)))))
 

@@ -100,7 +100,7 @@ def conflict(resource: Resource, name: str, why: str = _OUTDATED) -> ApiError:
 
 def uid_mismatch(resource: Resource, namespace: str, name: str, wanted: str, found: str) -> ApiError:
     """409 on an update that names another UID than the object has: the storage layer's words."""
-    key = "/".join(part for part in ("/registry", resource.group, resource.plural, namespace, name) if part)
+    key = "/" + "/".join(part for part in (resource.group, resource.plural, namespace, name) if part)
     return conflict(
         resource,
         name,

@@ -100,7 +100,7 @@ class JobController:
         groups = _Pods.of(pods)
         if is_true(job, "FailureTarget") or failure:
             self._fail(job, groups, failure)
-        elif is_true(job, "SuccessCriteriaMet") or self._succeeded(job):
+        elif is_true(job, "SuccessCriteriaMet") or self._succeeded(job, groups):
             self._complete(job, groups)
         elif job["spec"].get("suspend"):
             self._suspend(job, groups)
@@ -140,11 +140,10 @@ class JobController:
     def _write_counts(self, job: Object) -> None:
         groups = _Pods.of(owned(self._registry, PODS, job))
         status = job["status"]
-        for name, pods in (("active", groups.active),):
-            if pods and not job["spec"].get("suspend"):
-                status[name] = len(pods)
-            else:
-                status.pop(name, None)
+        if groups.active and not job["spec"].get("suspend"):
+            status["active"] = len(groups.active)
+        else:
+            status.pop("active", None)
         status["terminating"] = len(groups.terminating)
         status["ready"] = sum(1 for pod in groups.active if is_true(pod, "Ready"))
         status.setdefault("uncountedTerminatedPods", {})
@@ -166,10 +165,14 @@ class JobController:
         late = self._clock.now() >= parse_time(started) + timedelta(seconds=deadline)
         return ("DeadlineExceeded", _DEADLINE_MESSAGE) if late else None
 
-    def _succeeded(self, job: Object) -> bool:
+    @staticmethod
+    def _succeeded(job: Object, groups: _Pods) -> bool:
+        """Enough pods have succeeded; without ``completions``, one has and none is left."""
         completions = job["spec"].get("completions")
         succeeded = job["status"].get("succeeded", 0)
-        return bool(succeeded >= completions) if completions is not None else succeeded > 0
+        if completions is None:
+            return bool(succeeded and not groups.active and not groups.terminating)
+        return bool(succeeded >= completions)
 
     # ------------------------------------------------------------ acting
 
@@ -218,9 +221,15 @@ class JobController:
             self._condition(job, "Suspended", "False", "JobResumed", "Job resumed")
             self._events.record(JOBS, job, "Normal", "Resumed", "Job resumed")
         status.setdefault("startTime", timestamp(now))
-        parallelism = spec.get("parallelism", 1)
-        completions = spec.get("completions")
-        wanted = parallelism if completions is None else min(parallelism, completions - status.get("succeeded", 0))
+        parallelism, completions, succeeded = (
+            spec.get("parallelism", 1),
+            spec.get("completions"),
+            status.get("succeeded", 0),
+        )
+        if completions is not None:
+            wanted = min(parallelism, completions - succeeded)
+        else:
+            wanted = min(parallelism, len(groups.active)) if succeeded else parallelism
         held = len(groups.terminating) if spec.get("podReplacementPolicy") == "Failed" else 0
         missing = wanted - len(groups.active) - held
         if missing > 0:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import timedelta
 from typing import Any, Final
 
-from airflow_dispatch.localcluster.apiserver.objects import Object, clone, condition
+from airflow_dispatch.localcluster.apiserver.objects import Object, clone, condition, parse_time
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.clock import Clock
 from airflow_dispatch.localcluster.controllers.common import (
@@ -20,7 +20,7 @@ from airflow_dispatch.localcluster.controllers.common import (
     owned,
     owner_ref,
 )
-from airflow_dispatch.localcluster.controllers.events import Recorder
+from airflow_dispatch.localcluster.controllers.events import EventRecorder
 from airflow_dispatch.localcluster.resources import JOBS, JOBSETS, SERVICES, Resource
 
 __all__ = ["JobSetController"]
@@ -39,7 +39,7 @@ class JobSetController:
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
-        self._events = Recorder(registry, clock, self.name)
+        self._events = EventRecorder(registry, clock, self.name)
 
     def keys_for(self, resource: Resource, obj: Object | None, old: Object | None) -> Iterator[Key]:
         """The JobSet itself, or the one that controls the Job."""
@@ -68,23 +68,38 @@ class JobSetController:
             self._act(jobset, jobs, current)
         if jobset != before:
             self._write(jobset)
+        return self._expire(jobset)
+
+    def _expire(self, jobset: Object) -> float | None:
+        """Deletes a finished JobSet whose ``ttlSecondsAfterFinished`` have passed; seconds until they have."""
+        seconds = jobset["spec"].get("ttlSecondsAfterFinished")
+        ends = [condition(jobset, kind) for kind in ("Completed", "Failed") if is_true(jobset, kind)]
+        if seconds is None or not ends or ends[0] is None:
+            return None
+        due = parse_time(ends[0]["lastTransitionTime"]) + timedelta(seconds=seconds)
+        left = (due - self._clock.now()).total_seconds()
+        if left > 0:
+            return left
+        metadata = jobset["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        self._registry.delete(JOBSETS, namespace, name, uid=metadata["uid"], propagation="Foreground")
         return None
 
     def _act(self, jobset: Object, jobs: list[Object], current: list[Object]) -> None:
-        now = self._clock.now()
         for job in jobs:
             if job not in current and "deletionTimestamp" not in job["metadata"]:
                 self._delete(job)
+        if not jobset["spec"].get("suspend") and _all_ready(jobset):
+            self._restart_over(jobset, "JobsReady", "all jobs are ready")
         failed = [job for job in current if is_true(job, "Failed")]
         if failed:
-            self._on_failure(jobset, failed, now)
+            self._on_failure(jobset, failed)
             return
         if current and self._all_complete(jobset, current):
-            jobset["status"]["terminalState"] = "Completed"
             message = "jobset completed successfully"
-            if condition(jobset, "RestartingJobSet") is not None:
-                self._condition(jobset, "RestartingJobSet", "False", ("JobSetCompleted", message))
             self._condition(jobset, "Completed", "True", ("AllJobsCompleted", message))
+            self._restart_over(jobset, "JobSetCompleted", message)
+            jobset["status"]["terminalState"] = "Completed"
             return
         self._create_service(jobset)
         self._create_missing(jobset, jobs)
@@ -92,11 +107,10 @@ class JobSetController:
             self._suspend(jobset, current)
         else:
             self._resume(jobset, current)
-            self._note_ready(jobset, current)
 
     # ------------------------------------------------------------ ends and restarts
 
-    def _on_failure(self, jobset: Object, failed: list[Object], now: datetime) -> None:
+    def _on_failure(self, jobset: Object, failed: list[Object]) -> None:
         first = min(failed, key=lambda job: str((condition(job, "Failed") or {}).get("lastTransitionTime", "")))
         name = first["metadata"]["name"]
         policy = jobset["spec"].get("failurePolicy")
@@ -120,9 +134,8 @@ class JobSetController:
         jobset["status"]["restartsCountTowardsMax"] = towards + counts
         reason = f"FailurePolicy_{rule['name']}" if rule and rule.get("name") else "DefaultFailurePolicy"
         message = f"applying {action} failure policy action (first failed job: {name})"
-        change_condition(jobset, "RestartingJobSet", "True", (reason, message), now)
-        for event in (reason, f"{action}FailurePolicyAction"):
-            self._events.record(JOBSETS, jobset, "Warning", event, message)
+        self._condition(jobset, "RestartingJobSet", "True", (reason, message), "Warning")
+        self._events.record(JOBSETS, jobset, "Warning", f"{action}FailurePolicyAction", message)
 
     @staticmethod
     def _rule(policy: Object, job: Object) -> Object | None:
@@ -136,8 +149,9 @@ class JobSetController:
         return None
 
     def _fail(self, jobset: Object, reason: str, message: str) -> None:
-        jobset["status"]["terminalState"] = "Failed"
         self._condition(jobset, "Failed", "True", (reason, message), "Warning")
+        self._restart_over(jobset, "JobSetFailed", "jobset failed")
+        jobset["status"]["terminalState"] = "Failed"
 
     @staticmethod
     def _all_complete(jobset: Object, current: list[Object]) -> bool:
@@ -161,7 +175,9 @@ class JobSetController:
             if not is_true(job, "Complete", "Failed") and not job["spec"].get("suspend"):
                 job["spec"]["suspend"] = True
                 self._update(JOBS, job)
-        self._condition(jobset, "Suspended", "True", ("SuspendedJobs", "jobset is suspended"))
+        message = "jobset is suspended"
+        self._condition(jobset, "Suspended", "True", ("SuspendedJobs", message))
+        self._restart_over(jobset, "JobSetSuspended", message)
 
     def _resume(self, jobset: Object, current: list[Object]) -> None:
         templates = {each["name"]: each["template"] for each in jobset["spec"].get("replicatedJobs") or ()}
@@ -178,14 +194,10 @@ class JobSetController:
         if condition(jobset, "Suspended") is not None:
             self._condition(jobset, "Suspended", "False", ("ResumeJobs", "jobset is resumed"))
 
-    def _note_ready(self, jobset: Object, current: list[Object]) -> None:
-        """A restart is over when all Jobs are ready again."""
-        if not is_true(jobset, "RestartingJobSet"):
-            return
-        counts = jobset["status"]["replicatedJobsStatus"]
-        wanted = sum(each.get("replicas", 1) for each in jobset["spec"].get("replicatedJobs") or ())
-        if current and sum(each["ready"] + each["succeeded"] for each in counts) == wanted:
-            self._condition(jobset, "RestartingJobSet", "False", ("JobsReady", "all jobs are ready"))
+    def _restart_over(self, jobset: Object, reason: str, message: str) -> None:
+        """Says of a JobSet that has ever restarted why it no longer does."""
+        if condition(jobset, "RestartingJobSet") is not None:
+            self._condition(jobset, "RestartingJobSet", "False", (reason, message))
 
     # ------------------------------------------------------------ what is made
 
@@ -282,7 +294,7 @@ class JobSetController:
                     entry["suspended"] += bool(job["spec"].get("suspend"))
                     wanted = min(job["spec"].get("parallelism", 1), job["spec"].get("completions") or 1_000_000)
                     ready = status.get("ready", 0) + status.get("succeeded", 0)
-                    entry["ready"] += bool(status.get("active")) and ready >= wanted
+                    entry["ready"] += ready >= wanted
             counts.append(entry)
         return counts
 
@@ -303,6 +315,13 @@ class JobSetController:
             subresource=subresource,
             field_manager=self.name,
         )
+
+
+def _all_ready(jobset: Object) -> bool:
+    """Each Job of each replicated job is ready or has succeeded."""
+    wanted = sum(replicated.get("replicas", 1) for replicated in jobset["spec"].get("replicatedJobs") or ())
+    counts = jobset["status"]["replicatedJobsStatus"]
+    return bool(sum(each["ready"] + each["succeeded"] for each in counts) == wanted)
 
 
 def _replicas(jobset: Object) -> Iterator[tuple[Object, int]]:

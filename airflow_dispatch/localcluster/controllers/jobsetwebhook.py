@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from airflow_dispatch.localcluster.apiserver.errors import denied_by_webhook
+from airflow_dispatch.localcluster.apiserver.errors import ApiError, invalid
 from airflow_dispatch.localcluster.apiserver.objects import Object, clone
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.resources import JOBS, JOBSETS, PODS
@@ -31,6 +31,11 @@ def _default_jobset(jobset: Object, old: Object | None, operation: str) -> None:
     spec["network"].setdefault("publishNotReadyAddresses", True)
     spec.setdefault("successPolicy", {}).setdefault("operator", "All")
     spec.setdefault("startupPolicy", {}).setdefault("startupPolicyOrder", "AnyOrder")
+    policy = spec.get("failurePolicy")
+    if policy is not None:
+        policy.setdefault("restartStrategy", "Recreate")
+        for index, rule in enumerate(policy.get("rules") or ()):
+            rule.setdefault("name", f"failurePolicyRule{index}")
     for replicated in spec.get("replicatedJobs") or ():
         replicated.setdefault("replicas", 1)
         replicated.setdefault("groupName", "default")
@@ -47,12 +52,10 @@ def _validate_jobset(jobset: Object, old: Object | None, operation: str) -> None
         new_jobs, old_jobs = _fixed(new_jobs), _fixed(old_jobs)
     if new_jobs != old_jobs:
         shown = json.dumps(jobset["spec"].get("replicatedJobs"), separators=(",", ":"))
-        name = jobset["metadata"]["name"]
-        raise denied_by_webhook(
-            "vjobset.kb.io",
-            f'JobSet.jobset.x-k8s.io "{name}" is invalid: spec.replicatedJobs: Invalid value: {shown}: '
-            "field is immutable",
-        )
+        cause = ("FieldValueInvalid", "spec.replicatedJobs", f"Invalid value: {shown}: field is immutable")
+        refusal = invalid(JOBSETS, jobset["metadata"]["name"], [cause])
+        message = f'admission webhook "vjobset.kb.io" denied the request: {refusal.message}'
+        raise ApiError(refusal.code, refusal.reason, message, refusal.details)
 
 
 def _fixed(replicated_jobs: list[Object] | None) -> list[Object]:

@@ -1,4 +1,4 @@
-"""Pod garbage collection: pods of Nodes that are gone, and terminating pods of Nodes that are out of service."""
+"""Pod garbage collection: pods of Nodes that are gone, terminating pods of Nodes that are out of service or of none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PodGarbageCollector:
     def keys_for(self, resource: Resource, obj: Object | None, old: Object | None) -> Iterator[Key]:
         """The pod, or the pods of the Node."""
         if resource == PODS:
-            if obj is not None and obj["spec"].get("nodeName"):
+            if obj is not None and (obj["spec"].get("nodeName") or "deletionTimestamp" in obj["metadata"]):
                 yield from keys_of(obj, old)
             return
         state = obj or old
@@ -46,9 +46,13 @@ class PodGarbageCollector:
     def reconcile(self, key: Key) -> float | None:
         """Ends one pod when nobody else will."""
         pod = find(self._registry, PODS, key)
-        node_name = pod["spec"].get("nodeName") if pod is not None else None
-        if pod is None or not node_name:
+        if pod is None:
             self._since.pop(key, None)
+            return None
+        node_name = pod["spec"].get("nodeName")
+        if not node_name:
+            if "deletionTimestamp" in pod["metadata"]:
+                return self._end_after(key, pod, self._period, orphaned=False)
             return None
         if not self._registry.exists(NODES, None, node_name):
             return self._end_after(key, pod, 2 * self._period, orphaned=True)

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from airflow_dispatch.localcluster.apiserver.objects import Object, condition
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.clock import Clock
 from airflow_dispatch.localcluster.controllers.common import Key, change_condition, find, is_finished, is_true, keys_of
-from airflow_dispatch.localcluster.controllers.events import Recorder
+from airflow_dispatch.localcluster.controllers.events import EventRecorder
+from airflow_dispatch.localcluster.controllers.nodeaffinity import selects
 from airflow_dispatch.localcluster.kubelet.quantity import parse_quantity
 from airflow_dispatch.localcluster.resources import NODES, PODS, Resource
 
 __all__ = ["Scheduler"]
 
 _EFFECTS: Final = ("NoSchedule", "NoExecute")
-_UNHELPFUL: Final = (
-    "no new claims to deallocate, preemption: {n} nodes are available: {count} Preemption is not helpful"
-)
+_NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+_UNHELPFUL: Final = "Preemption is not helpful for scheduling"
+
+
+class _Problem(NamedTuple):
+    """Why a pod does not go onto a Node; ``lasting``: it would not even if no other pod were there."""
+
+    reason: str
+    lasting: bool
 
 
 class Scheduler:
@@ -32,7 +39,7 @@ class Scheduler:
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
-        self._events = Recorder(registry, clock, self.name)
+        self._events = EventRecorder(registry, clock, self.name)
         self._waiting: set[Key] = set()
 
     def keys_for(self, resource: Resource, obj: Object | None, old: Object | None) -> Iterator[Key]:
@@ -64,12 +71,15 @@ class Scheduler:
         nodes = self._registry.list(NODES).items
         used = self._used()
         reasons: Counter[str] = Counter()
+        remedies: Counter[str] = Counter()
         fitting: list[tuple[Decimal, int, str]] = []
         for node in nodes:
             name = node["metadata"]["name"]
             problems = list(_problems(pod, node, used.get(name, Counter())))
-            reasons.update(problems)
-            if not problems:
+            reasons.update(problem.reason for problem in problems)
+            if problems:
+                remedies[_UNHELPFUL if any(problem.lasting for problem in problems) else _NO_VICTIMS] += 1
+            else:
                 free = _quantity(node, "cpu") - used.get(name, Counter())["cpu"]
                 fitting.append((-free, int(used.get(name, Counter())["pods"]), name))
         if fitting:
@@ -77,7 +87,7 @@ class Scheduler:
             self._waiting.discard(key)
         else:
             self._waiting.add(key)
-            self._explain(pod, len(nodes), reasons)
+            self._explain(pod, len(nodes), reasons, remedies)
         return None
 
     def _bind(self, pod: Object, node: str) -> None:
@@ -90,20 +100,23 @@ class Scheduler:
             entry.pop("reason", None)
             entry.pop("message", None)
             self._registry.update(PODS, namespace, name, bound, subresource="status", field_manager=self.name)
-        self._events.record(PODS, bound, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
+        message = f"Successfully assigned {namespace}/{name} to {node}"
+        self._events.record(PODS, bound, "Normal", "Scheduled", message, action="Binding")
 
-    def _explain(self, pod: Object, count: int, reasons: Counter[str]) -> None:
-        shown = f"0/{count}"
+    def _explain(self, pod: Object, count: int, reasons: Counter[str], remedies: Counter[str]) -> None:
+        """Writes why no Node takes the pod, and that it would not help to preempt others, which is never tried."""
         if count:
-            parts = ", ".join(sorted(f"{number} {reason}" for reason, number in reasons.items()))
-            message = f"{shown} nodes are available: {parts}. " + _UNHELPFUL.format(n=shown, count=count)
-            message += " for scheduling."
+            available = f"0/{count} nodes are available:"
+            message = (
+                f"{available} {_listed(reasons)}. no new claims to deallocate, preemption: "
+                f"{available} {_listed(remedies)}."
+            )
         else:
             message = "no nodes available to schedule pods"
         if change_condition(pod, "PodScheduled", "False", ("Unschedulable", message), self._clock.now()):
             namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
             self._registry.update(PODS, namespace, name, pod, subresource="status", field_manager=self.name)
-            self._events.record(PODS, pod, "Warning", "FailedScheduling", message)
+            self._events.record(PODS, pod, "Warning", "FailedScheduling", message, action="Scheduling")
 
     def _used(self) -> dict[str, Counter[str]]:
         """What the pods of each Node have asked for."""
@@ -118,25 +131,30 @@ class Scheduler:
         return used
 
 
-def _problems(pod: Object, node: Object, used: Counter[str]) -> Iterator[str]:
-    """Why a pod does not go onto a Node, in the scheduler's words."""
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(sorted(f"{number} {words}" for words, number in counts.items()))
+
+
+def _problems(pod: Object, node: Object, used: Counter[str]) -> Iterator[_Problem]:
+    """Why a pod does not go onto a Node, in the scheduler's words; the first plugin that says no has the last word."""
     spec = node.get("spec") or {}
     if spec.get("unschedulable"):
-        yield "node(s) were unschedulable"
+        yield _Problem("node(s) were unschedulable", lasting=True)
         return
     for taint in spec.get("taints") or ():
         if taint["effect"] in _EFFECTS and not tolerates(pod, taint):
-            yield f"node(s) had untolerated taint(s): {{{taint['key']}: {taint.get('value', '')}}}"
+            shown = f"{{{taint['key']}: {taint.get('value', '')}}}"
+            yield _Problem(f"node(s) had untolerated taint(s): {shown}", lasting=True)
             return
-    labels = node["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
-        yield "node(s) didn't match Pod's node affinity/selector"
+    if not selects(pod, node):
+        yield _Problem("node(s) didn't match Pod's node affinity/selector", lasting=True)
         return
-    for resource, amount in _requests(pod).items():
-        if amount and amount > _quantity(node, resource) - used[resource]:
-            yield f"Insufficient {resource}"
     if used["pods"] + 1 > _quantity(node, "pods"):
-        yield "Too many pods"
+        yield _Problem("Too many pods", lasting=False)
+    for resource, amount in _requests(pod).items():
+        total = _quantity(node, resource)
+        if amount and amount > total - used[resource]:
+            yield _Problem(f"Insufficient {resource}", lasting=amount > total)
 
 
 def tolerates(pod: Object, taint: Object) -> bool:

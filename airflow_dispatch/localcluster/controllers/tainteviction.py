@@ -39,10 +39,15 @@ class TaintEvictionController:
             yield from keys_of(pod, None)
 
     def reconcile(self, key: Key) -> float | None:
-        """Evicts one pod when its time on a tainted Node is up; else says when that will be."""
+        """Evicts one pod when its time on a tainted Node is up; else says when that will be.
+
+        A pod that is being deleted already gets its DisruptionTarget all the same.
+        """
         pod = find(self._registry, PODS, key)
         node_name = pod["spec"].get("nodeName") if pod is not None else None
-        if pod is None or not node_name or is_finished(pod) or "deletionTimestamp" in pod["metadata"]:
+        if pod is None or not node_name or is_finished(pod):
+            return None
+        if "deletionTimestamp" in pod["metadata"] and is_true(pod, "DisruptionTarget"):
             return None
         if not self._registry.exists(NODES, None, node_name):
             return None

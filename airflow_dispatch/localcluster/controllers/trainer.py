@@ -19,7 +19,7 @@ from airflow_dispatch.localcluster.controllers.common import (
     keys_of,
     owner_ref,
 )
-from airflow_dispatch.localcluster.controllers.events import Recorder
+from airflow_dispatch.localcluster.controllers.events import EventRecorder
 from airflow_dispatch.localcluster.controllers.trainerbuild import build_jobset
 from airflow_dispatch.localcluster.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -46,7 +46,7 @@ class TrainJobController:
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
-        self._events = Recorder(registry, clock, "trainer-trainjob-controller")
+        self._events = EventRecorder(registry, clock, "trainer-trainjob-controller")
 
     def keys_for(self, resource: Resource, obj: Object | None, old: Object | None) -> Iterator[Key]:
         """The TrainJob itself, or the one that the JobSet is named after."""
@@ -188,7 +188,7 @@ def runtime_of(registry: Registry, trainjob: Object) -> Object | None:
     """The live runtime that a TrainJob names, or None."""
     reference = trainjob["spec"].get("runtimeRef") or {}
     name = reference.get("name", "")
-    if reference.get("kind", "ClusterTrainingRuntime") == "TrainingRuntime":
+    if reference.get("kind", CLUSTER_TRAINING_RUNTIMES.kind) == TRAINING_RUNTIMES.kind:
         return find(registry, TRAINING_RUNTIMES, (trainjob["metadata"]["namespace"], name))
     if registry.exists(CLUSTER_TRAINING_RUNTIMES, None, name):
         return registry.get(CLUSTER_TRAINING_RUNTIMES, None, name)

@@ -65,7 +65,7 @@ def _apply_patch(spec: Object, patch: Object) -> None:
 def _trainer(replicated: Object, trainjob: Object, runtime: Object) -> None:
     trainer = trainjob["spec"].get("trainer") or {}
     policy = runtime["spec"].get("mlPolicy") or {}
-    nodes = trainer.get("numNodes") or policy.get("numNodes") or 1
+    nodes = trainer.get("numNodes", policy.get("numNodes", 1))
     job = replicated["template"]["spec"]
     job["parallelism"] = job["completions"] = nodes
     for container in job["template"]["spec"].get("containers") or ():

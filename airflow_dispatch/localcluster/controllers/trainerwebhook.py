@@ -28,6 +28,8 @@ __all__ = ["register_trainer_webhook"]
 _TRAINJOB_WEBHOOK: Final = "validator.trainjob.trainer.kubeflow.org"
 _RESERVED: Final = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 _MANAGED: Final = ("dataset-initializer", "model-initializer", "node")
+_RUNTIMES: Final = (TRAINING_RUNTIMES.kind, CLUSTER_TRAINING_RUNTIMES.kind)
+_DNS_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DOMAIN_PATH: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+/[^/]+")
 _TOO_MANY: Final = "must have at most {} items"
 
@@ -40,7 +42,9 @@ def register_trainer_webhook(registry: Registry, clock: Clock) -> None:
         validate=functools.partial(_validate, registry),
     )
     for resource in (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES):
-        registry.add_admission(resource, validate=functools.partial(_validate_runtime, resource))
+        registry.add_admission(
+            resource, mutate=_default_runtime, validate=functools.partial(_validate_runtime, resource)
+        )
 
 
 def _default(clock: Clock, trainjob: Object, old: Object | None, operation: str) -> None:
@@ -72,15 +76,16 @@ def _validate(registry: Registry, trainjob: Object, old: Object | None, operatio
         _check_immutable(trainjob, old)
     deny: Callable[[str], errors.ApiError] = functools.partial(errors.denied_by_webhook, _TRAINJOB_WEBHOOK)
     spec = trainjob["spec"]
+    reference = spec["runtimeRef"]
+    kind, group = reference["kind"], reference["apiGroup"]
+    if group != TRAINJOBS.group or kind not in _RUNTIMES:
+        raise deny(f"unsupported runtime: {kind}.{group}")
     runtime = runtime_of(registry, trainjob)
     if runtime is None:
-        reference = spec["runtimeRef"]
-        kind = reference["kind"]
-        shown = {"name": reference["name"], "apiGroup": reference["apiGroup"], "kind": kind}
-        plural = kind[0].lower() + kind[1:]
+        shown = {"name": reference["name"], "apiGroup": group, "kind": kind}
         raise deny(
             f"spec.runtimeRef: Invalid value: {_json(shown)}: "
-            f'{plural}s.trainer.kubeflow.org "{reference["name"]}" not found: specified {plural} must be created '
+            f'{kind}.{group} "{reference["name"]}" not found: specified {kind[0].lower()}{kind[1:]} must be created '
             "before the TrainJob is created",
         )
     if "torch" in ((runtime["spec"].get("mlPolicy")) or {}):
@@ -139,6 +144,10 @@ def _check_schema(trainjob: Object) -> None:
     spec, name = trainjob["spec"], trainjob["metadata"]["name"]
     trainer = spec.get("trainer") or {}
     causes: list[tuple[str, str, str]] = []
+    if not _DNS_LABEL.fullmatch(name):
+        causes.append(
+            ("FieldValueInvalid", "<nil>", "Invalid value: metadata.name must match RFC 1035 DNS label format")
+        )
     if len(name) > 63:  # noqa: PLR2004
         causes.append(("FieldValueInvalid", "<nil>", "Invalid value: metadata.name must be no more than 63 characters"))
     deadline = spec.get("activeDeadlineSeconds")
@@ -186,6 +195,17 @@ def _check_immutable(trainjob: Object, old: Object) -> None:
             shown = f"{_json(new_value)}: " if isinstance(new_value, str) else ""
             cause = ("FieldValueInvalid", f"spec.{field}", f"Invalid value: {shown}field is immutable")
             raise errors.invalid(TRAINJOBS, trainjob["metadata"]["name"], [cause])
+
+
+def _default_runtime(runtime: Object, old: Object | None, operation: str) -> None:
+    """The defaults of the JobSet schema that both kinds of runtime embed."""
+    del old, operation
+    jobset = ((runtime.get("spec") or {}).get("template") or {}).get("spec") or {}
+    if jobset.get("failurePolicy") is not None:
+        jobset["failurePolicy"].setdefault("restartStrategy", "Recreate")
+    for replicated in jobset.get("replicatedJobs") or ():
+        replicated.setdefault("groupName", "default")
+        replicated.setdefault("replicas", 1)
 
 
 def _validate_runtime(resource: Resource, runtime: Object, old: Object | None, operation: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,17 @@ def test_two_clusters_have_different_networks_and_addresses_are_reused_last() ->
     finally:
         first.close()
         second.close()
+
+
+def test_lines_that_arrive_together_have_times_of_their_own(tmp_path: Path) -> None:
+    async def play() -> list[datetime]:
+        log = ContainerLog(tmp_path / "log")
+        log.write(b"one\ntwo\n", NOW)
+        log.write(b"three\n", NOW)
+        log.close(NOW)
+        return [line.time async for line in read_log(log, follow=False) if line is not None]
+
+    assert asyncio.run(play()) == [NOW + timedelta(microseconds=number) for number in range(3)]
 
 
 def test_a_follower_gets_what_is_written_until_the_log_is_closed(tmp_path: Path) -> None:
