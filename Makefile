@@ -22,10 +22,15 @@ endif
 .PHONY: demo test test-real check bench
 
 demo: $(VENV)/.ready
-	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(REAL),--real)
+	$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 test: $(VENV)/.ready $(KUBEFLOW_VENV)/.ready
 	KUBEFLOW_PYTHON=$(KUBEFLOW_VENV)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
+
+# The suite for both clusters, on the real control plane, which is built from source the first time.
+test-real: $(VENV)/.ready
+	$(BIN)/python -m tests.realcluster.build
+	$(BIN)/python -m pytest --real tests/suite
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -49,7 +49,7 @@ async def preflight(target: Target, runtime: str) -> list[Finding]:
         return [*findings, Finding(str(error), "name another runtime, or have an administrator install this one")]
     if target.settings.unsafe_runtime == "refuse":
         findings += [
-            Finding(f"runtime {runtime} is unsafe: {field}", f"airflow-dispatch harden-runtime {runtime}")
+            Finding(f"runtime {runtime} is unsafe: {field}", "set the safe value, or unsafe_runtime to 'harden'")
             for field in manifest.unsafe_fields(source)
         ]
     try:

@@ -164,7 +164,7 @@ def _lost_hint(node: str) -> str:
 
 def _held_hint(observation: Observation) -> str:
     if observation.hold_instance:
-        return f"it stays so until the hold is released: airflow-dispatch release {observation.job_id}"
+        return f"it stays so until hold {observation.hold_instance} is released"
     if observation.admin_held:
         return "it stays so until whoever suspended it resumes it"
     return "Kueue gave it up: delete the Workload to queue it anew, or clear the task for a new submission"

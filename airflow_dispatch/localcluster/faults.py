@@ -16,6 +16,7 @@ __all__ = ["Faults"]
 
 _OOM_EXIT_CODE: Final = 137
 _NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
 
 
 class Faults:
@@ -89,14 +90,19 @@ class Faults:
         raise LookupError(f"no node runs a pod {namespace}/{pod}")
 
     async def _set_taints(self, node: str, change: Any) -> None:
+        """Changes the taints that are not ours; kubelet and controllers write the Node too, so a conflict is retried."""
         self._kubelet(node)
-        try:
-            found = await self._api.get(NODES, None, node)
-        except ApiError as error:
-            if error.code == _NOT_FOUND:
-                raise LookupError(error.message) from error
-            raise
-        taints = [taint for taint in found["spec"].get("taints") or () if taint["key"] != TAINT_OUT_OF_SERVICE]
-        metadata = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
-        body = {"metadata": metadata, "spec": {"taints": change(taints) or None}}
-        await self._api.patch(NODES, None, node, body, content_type=MERGE_PATCH)
+        while True:
+            try:
+                found = await self._api.get(NODES, None, node)
+                taints = [taint for taint in found["spec"].get("taints") or () if taint["key"] != TAINT_OUT_OF_SERVICE]
+                metadata = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
+                body = {"metadata": metadata, "spec": {"taints": change(taints) or None}}
+                await self._api.patch(NODES, None, node, body, content_type=MERGE_PATCH)
+            except ApiError as error:
+                if error.code == _NOT_FOUND:
+                    raise LookupError(error.message) from error
+                if error.code != _CONFLICT:
+                    raise
+            else:
+                return

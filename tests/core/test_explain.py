@@ -120,12 +120,12 @@ def test_remaining_pods_on_healthy_nodes_need_no_hand() -> None:
     assert LOST_HINT not in hints(job.observe())
 
 
-def test_hold_says_how_to_release_it() -> None:
+def test_a_hold_says_what_ends_it() -> None:
     job = scenario().suspended()
     job.trainjob.annotated(hold_instance="2")
     first, hint = lines(job.observe())
     assert first == Line(logging.WARNING, "held: hold 2, no pod remains")
-    assert hint.text == f"  it stays so until the hold is released: airflow-dispatch release {JOB_ID}"
+    assert hint.text == "  it stays so until hold 2 is released"
 
 
 def test_hold_of_someone_else_says_whose_turn_it_is() -> None:
