@@ -90,7 +90,7 @@ class Faults:
         raise LookupError(f"no node runs a pod {namespace}/{pod}")
 
     async def _set_taints(self, node: str, change: Any) -> None:
-        """Sets the taints anew from those that are not out-of-service; others write the Node too, so a conflict is tried again."""
+        """Sets the taints anew from the others; whoever else writes the Node meanwhile makes it begin again."""
         self._kubelet(node)
         while True:
             try:
