@@ -22,7 +22,7 @@ endif
 .PHONY: demo test test-real check bench
 
 demo: $(VENV)/.ready
-	$(BIN)/python -m demo $(if $(KEEP),--keep)
+	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(DAG),--dag $(DAG))
 
 test: $(VENV)/.ready $(KUBEFLOW_VENV)/.ready
 	KUBEFLOW_PYTHON=$(KUBEFLOW_VENV)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
