@@ -118,9 +118,9 @@ async def _verbs(adapter: Adapter, proxy: CountingProxy) -> None:
         say(f"{verb:<18} {proxy.total - before:10} requests")
         return answer
 
-    await count("submit", adapter.submit(job, key, 1, "ti"))
+    await count("submit", adapter.submit(job, key, 1))
     name = f"dj-{job.job_id.lower()}-s1"
-    await count("submit, adopting", adapter.submit(job, key, 1, "ti"))
+    await count("submit, adopting", adapter.submit(job, key, 1))
     opened = await adapter.inspect(name)
     if opened is None:
         raise AssertionError("the TrainJob is gone")

@@ -116,11 +116,11 @@ async def work(cluster: ClusterThread, config: ClusterConfig) -> None:
         adapter = Adapter(client, NAMESPACE)
         task, job = task_and_job("unknown", "no-such")
         with pytest.raises(InvalidJob, match="torch-distributed"):
-            await adapter.submit(job, task, 1, "ti")
+            await adapter.submit(job, task, 1)
 
         task, job = task_and_job("worker")
         leave_copy(cluster, job)
-        seen = (await adapter.submit(job, task, 2, "ti")).observation
+        seen = (await adapter.submit(job, task, 2)).observation
         name = name_of(seen.ref)
         await adapter.open(name, uid=seen.uid)
         await adapter.report(name, seen.uid, Cause(kind=CauseKind.UNKNOWN), "ti")
@@ -132,7 +132,7 @@ async def wait(cluster: ClusterThread, config: ClusterConfig) -> None:
     """A triggerer's: opens a job that a worker has left gated, reads its output, and cancels it."""
     task, job = task_and_job("triggerer")
     async with await KubeClient.connect(ClusterConfig(kubeconfig=str(cluster.kubeconfig))) as administrator:
-        seen = (await Adapter(administrator, NAMESPACE).submit(job, task, 1, "ti")).observation
+        seen = (await Adapter(administrator, NAMESPACE).submit(job, task, 1)).observation
         name = name_of(seen.ref)
         try:
             await _wait(config, name, seen.uid)

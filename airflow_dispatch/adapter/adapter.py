@@ -96,9 +96,8 @@ class Adapter:
         """What keeps a job on this runtime from running here; writes nothing."""
         return await preflight.preflight(self._target, runtime)
 
-    async def submit(self, job: TrainingJob, origin: TaskKey, try_number: int, ti_id: str) -> submitting.Submitted:
+    async def submit(self, job: TrainingJob, origin: TaskKey, try_number: int) -> submitting.Submitted:
         """What a try of an Airflow task does first (section 13): start, adopt, replace, or take an end as it is."""
-        del ti_id
         return await submitting.submit(self._target, job, origin, try_number)
 
     async def report(self, name: str, uid: str, verdict: Cause, ti_id: str) -> None:

@@ -8,7 +8,18 @@ from airflow_dispatch.core import names
 from airflow_dispatch.core.identity import parse_decimal
 from airflow_dispatch.core.objects import JobSet
 
-__all__ = ["HOLD_KEYS", "annotations_of", "drop_gate", "gates_of", "hold_of", "is_ended", "note_jobset"]
+__all__ = [
+    "HOLD_KEYS",
+    "annotations_of",
+    "drop_gate",
+    "gates_of",
+    "has_condition",
+    "hold_of",
+    "is_ended",
+    "is_open",
+    "is_queued",
+    "note_jobset",
+]
 
 HOLD_KEYS = (
     names.ANNOTATION_HOLD_INSTANCE,
@@ -32,6 +43,16 @@ def gates_of(trainjob: dict[str, Any]) -> list[str]:
     """Who gates it."""
     text = annotations_of(trainjob).get(names.ANNOTATION_KUEUE_GATED_BY, "")
     return [gate for each in text.split(",") if (gate := each.strip())]
+
+
+def is_queued(trainjob: dict[str, Any]) -> bool:
+    """It goes through a queue of Kueue's."""
+    return names.LABEL_KUEUE_QUEUE in (trainjob["metadata"].get("labels") or {})
+
+
+def is_open(trainjob: dict[str, Any]) -> bool:
+    """It was opened, and our gate is gone."""
+    return annotations_of(trainjob).get(names.ANNOTATION_OPENED) == "true" and names.GATE not in gates_of(trainjob)
 
 
 def drop_gate(trainjob: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from airflow_dispatch.adapter.editing import annotations_of, hold_of, is_ended, note_jobset
+from airflow_dispatch.adapter.editing import annotations_of, hold_of, is_ended, is_queued, note_jobset
 from airflow_dispatch.adapter.reading import get_trainjob, read_snapshot, with_trainjob
 from airflow_dispatch.adapter.retrying import retrying
 from airflow_dispatch.adapter.target import Target
@@ -52,7 +52,7 @@ async def hold(target: Target, name: str, wanted: Hold, uid: str | None) -> Obse
 async def _hold(target: Target, name: str, wanted: Hold, uid: str | None) -> Observation:
     trainjob = await get_trainjob(target, name, uid)
     ref = target.ref(name)
-    if names.LABEL_KUEUE_QUEUE in (trainjob["metadata"].get("labels") or {}):
+    if is_queued(trainjob):
         raise Refused(f"{ref} is queued by Kueue: its Workload is what is held there")
     snapshot = await read_snapshot(target, trainjob)
     in_force = hold_of(trainjob)

@@ -11,22 +11,25 @@ from airflow_dispatch.adapter.editing import (
     HOLD_KEYS,
     annotations_of,
     drop_gate,
-    gates_of,
     hold_of,
     is_ended,
+    is_open,
+    is_queued,
     note_jobset,
 )
-from airflow_dispatch.adapter.reading import get_trainjob, read_namespace, read_snapshot, with_trainjob
+from airflow_dispatch.adapter.reading import get_trainjob, read_namespace, snapshot_in, with_trainjob
 from airflow_dispatch.adapter.retrying import retrying
 from airflow_dispatch.adapter.target import Target
 from airflow_dispatch.core import cessation, manifest, names
 from airflow_dispatch.core.classify import classify
+from airflow_dispatch.core.classify.conditions import end
 from airflow_dispatch.core.errors import PodsRemain, Refused, Unreachable
-from airflow_dispatch.core.identity import parse_name
+from airflow_dispatch.core.identity import Submission, parse_name
 from airflow_dispatch.core.objects import TrainJob
 from airflow_dispatch.core.observation import Observation
 from airflow_dispatch.core.snapshot import Snapshot
 from airflow_dispatch.kube import paths
+from airflow_dispatch.kube.store import Store
 
 __all__ = ["open_trainjob", "release"]
 
@@ -45,14 +48,14 @@ async def open_trainjob(target: Target, name: str, uid: str | None) -> Observati
 async def _open(target: Target, name: str, uid: str | None) -> Observation:
     trainjob = await get_trainjob(target, name, uid)
     ref = target.ref(name)
-    snapshot = await read_snapshot(target, trainjob)
-    opened = annotations_of(trainjob).get(names.ANNOTATION_OPENED) == "true" and names.GATE not in gates_of(trainjob)
-    if opened or is_ended(trainjob) or names.ANNOTATION_VERDICT in annotations_of(trainjob):
+    store = await read_namespace(target, _submission(target, trainjob).job_id)
+    snapshot = snapshot_in(target, store, trainjob)
+    if is_open(trainjob) or is_ended(trainjob) or names.ANNOTATION_VERDICT in annotations_of(trainjob):
         return classify(snapshot, datetime.now(UTC))
     if trainjob["metadata"].get("deletionTimestamp"):
         raise Refused(f"{ref} is being deleted")
-    queued = names.LABEL_KUEUE_QUEUE in (trainjob["metadata"].get("labels") or {})
-    await _check_other_submissions(target, trainjob)
+    _check_other_submissions(target, store, trainjob)
+    queued = is_queued(trainjob)
     if not queued:
         _check(ref, cessation.ask(snapshot, datetime.now(UTC)))
     drop_gate(trainjob)
@@ -82,17 +85,17 @@ async def release(target: Target, name: str, instance: int, uid: str | None) -> 
 async def _release(target: Target, name: str, instance: int, uid: str | None, first_look: list[float]) -> Observation:
     trainjob = await get_trainjob(target, name, uid)
     ref = target.ref(name)
-    if names.LABEL_KUEUE_QUEUE in (trainjob["metadata"].get("labels") or {}):
+    if is_queued(trainjob):
         raise Refused(f"{ref} is queued by Kueue: a hold of its Workload is released there")
-    snapshot = await read_snapshot(target, trainjob)
+    store = await read_namespace(target, _submission(target, trainjob).job_id)
+    snapshot = snapshot_in(target, store, trainjob)
     in_force = hold_of(trainjob)
     if not in_force:
         return classify(snapshot, datetime.now(UTC))
     if in_force != instance:
         raise Refused(f"{ref}: the hold in force is {in_force}, not {instance}")
-    gated = names.GATE in gates_of(trainjob) or annotations_of(trainjob).get(names.ANNOTATION_OPENED) != "true"
-    if not gated and not is_ended(trainjob):
-        await _check_other_submissions(target, trainjob)
+    if is_open(trainjob) and not is_ended(trainjob):
+        _check_other_submissions(target, store, trainjob)
         _check_twice(ref, snapshot, first_look)
         manifest.raise_admission(trainjob)
         trainjob["spec"]["suspend"] = False
@@ -129,27 +132,30 @@ def _check_twice(ref: str, snapshot: Snapshot, first_look: list[float]) -> None:
     raise _LookAgain(answer.second_look)
 
 
-async def _check_other_submissions(target: Target, trainjob: dict[str, Any]) -> None:
-    """Nothing is opened while another submission of the job is live, or anything of it may still run."""
+def _submission(target: Target, trainjob: dict[str, Any]) -> Submission:
     name = trainjob["metadata"]["name"]
-    own = parse_name(name)
-    if own is None:
+    found = parse_name(name)
+    if found is None:
         raise Refused(f"{target.ref(name)}: is no name of dispatch's")
-    leftovers = (await read_namespace(target, own.job_id)).leftovers()
+    return found
+
+
+def _check_other_submissions(target: Target, store: Store, trainjob: dict[str, Any]) -> None:
+    """Nothing is opened while another submission of the job is live, or anything of it may still run."""
+    own = _submission(target, trainjob)
+    leftovers = store.leftovers()
     others = [
         each.metadata.name
         for each in leftovers.trainjobs
         if (found := parse_name(each.metadata.name)) and found.job_id == own.job_id and found != own and _is_live(each)
     ]
     if others:
-        raise Unreachable(f"{target.ref(name)}: not opened while another submission is there: {', '.join(others)}")
+        raise Unreachable(f"{target.ref(own.name)}: not opened while another submission is there: {', '.join(others)}")
     remaining = cessation.of_other_submissions(leftovers, own)
     if remaining:
-        raise PodsRemain(target.ref(name), remaining)
+        raise PodsRemain(target.ref(own.name), remaining)
 
 
 def _is_live(trainjob: TrainJob) -> bool:
-    conditions = (trainjob.status.conditions if trainjob.status else None) or ()
-    ended = any(each.type in ("Complete", "Failed") and each.status == "True" for each in conditions)
     reported = trainjob.metadata.annotation(names.ANNOTATION_VERDICT) is not None
-    return not ended and not reported and trainjob.metadata.deletion_timestamp is None
+    return end(trainjob.status) is None and not reported and trainjob.metadata.deletion_timestamp is None

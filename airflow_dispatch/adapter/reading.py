@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from airflow_dispatch.adapter.editing import is_queued
 from airflow_dispatch.adapter.target import Target
 from airflow_dispatch.core import names
 from airflow_dispatch.core.errors import Forbidden, NotFound, Refused
@@ -23,7 +24,7 @@ from airflow_dispatch.kube.decoding import decode_record
 from airflow_dispatch.kube.paths import Resource
 from airflow_dispatch.kube.store import Store
 
-__all__ = ["get_trainjob", "read_namespace", "read_snapshot", "record_of", "with_trainjob"]
+__all__ = ["get_trainjob", "read_namespace", "read_snapshot", "record_of", "snapshot_in", "with_trainjob"]
 
 
 async def get_trainjob(target: Target, name: str, uid: str | None = None) -> dict[str, Any]:
@@ -38,24 +39,21 @@ async def read_snapshot(target: Target, trainjob: dict[str, Any]) -> Snapshot:
     """All that belongs to a TrainJob that has just been read; raises :class:`Refused` when it can't be understood."""
     store = Store(target.namespace, site=target.settings.site)
     name = trainjob["metadata"]["name"]
-    store.replace_all(paths.TRAINJOBS.kind, [record_of(paths.TRAINJOBS, trainjob)])
     of_jobset = f"{names.LABEL_JOBSET_NAME}={name}"
     jobset, runtime, jobs, events = await asyncio.gather(
         _read_one(target, paths.JOBSETS, name),
         _read_one(target, paths.RUNTIMES, name),
         _list(target, paths.JOBS, label_selector=of_jobset),
-        _list_if_allowed(target, paths.EVENTS, field_selector="type=Warning"),
+        _list_if_allowed(target, paths.EVENTS, field_selector=paths.EVENTS_SELECTOR),
     )
     store.replace_all(paths.JOBSETS.kind, jobset)
     store.replace_all(paths.RUNTIMES.kind, runtime)
     store.replace_all(paths.JOBS.kind, jobs)
     store.replace_all(paths.EVENTS.kind, events)
-    if names.LABEL_KUEUE_QUEUE in (trainjob["metadata"].get("labels") or {}):
+    if is_queued(trainjob):
         store.replace_all(paths.WORKLOADS.kind, await _list_if_allowed(target, paths.WORKLOADS))
     store.replace_all(paths.PODS.kind, await _list(target, paths.PODS))
-    snapshot = store.snapshot(name)
-    if snapshot is None:
-        raise Refused(f"{target.ref(name)}: the TrainJob is not of the shape that Trainer documents")
+    snapshot = snapshot_in(target, store, trainjob)
     await _read_nodes(target, store, [pod.spec.node_name for pod in snapshot.pods])
     return store.snapshot(name) or snapshot
 
@@ -67,7 +65,9 @@ async def read_namespace(target: Target, job_id: str | None = None) -> Store:
     store.replace_all(paths.TRAINJOBS.kind, trainjobs)
     for resource in (paths.JOBSETS, paths.JOBS, paths.RUNTIMES):
         store.replace_all(resource.kind, await _list(target, resource))
-    store.replace_all(paths.EVENTS.kind, await _list_if_allowed(target, paths.EVENTS, field_selector="type=Warning"))
+    store.replace_all(
+        paths.EVENTS.kind, await _list_if_allowed(target, paths.EVENTS, field_selector=paths.EVENTS_SELECTOR)
+    )
     if any(item.metadata.label(names.LABEL_KUEUE_QUEUE) for item in trainjobs):
         store.replace_all(paths.WORKLOADS.kind, await _list_if_allowed(target, paths.WORKLOADS))
     store.replace_all(paths.PODS.kind, await _list(target, paths.PODS))
@@ -81,6 +81,20 @@ async def read_namespace(target: Target, job_id: str | None = None) -> Store:
     ]
     await _read_nodes(target, store, wanted)
     return store
+
+
+def snapshot_in(target: Target, store: Store, trainjob: dict[str, Any]) -> Snapshot:
+    """All that belongs to a TrainJob in a read of its namespace, with the TrainJob as it was read for an update.
+
+    The update is guarded by that version, so it is that version that is judged. Raises :class:`Refused` when it can't
+    be understood.
+    """
+    store.apply("MODIFIED", paths.TRAINJOBS.kind, record_of(paths.TRAINJOBS, trainjob))
+    name = trainjob["metadata"]["name"]
+    snapshot = store.snapshot(name)
+    if snapshot is None:
+        raise Refused(f"{target.ref(name)}: the TrainJob is not of the shape that Trainer documents")
+    return snapshot
 
 
 def record_of(resource: Resource, raw: dict[str, Any]) -> Object:

@@ -42,7 +42,6 @@ ANNOTATION_RUNTIME_HARDENED: Final = PREFIX + "runtime-hardened"
 FIELD_MANAGER: Final = PREFIX + "adapter"
 PATCH_MANAGER: Final = FIELD_MANAGER
 GATE: Final = PREFIX + "gate"
-ADMISSION_CONTROLLER: Final = PREFIX + "admission"
 
 # The preflight probe.
 PROBE_IMAGE: Final = "dispatch.invalid/never:probe"
@@ -74,7 +73,6 @@ ANCESTOR_STEP_TRAINER: Final = "trainer"
 # Read from others.
 LABEL_JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 LABEL_RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
-LABEL_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 LABEL_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 LABEL_JOB_NAME: Final = "batch.kubernetes.io/job-name"
 LABEL_KUEUE_JOB_UID: Final = "kueue.x-k8s.io/job-uid"
@@ -103,8 +101,3 @@ API_VERSION_JOBSET: Final = "jobset.x-k8s.io/v1alpha2"
 def object_name(job_id: str, submission: int) -> str:
     """The name of TrainJob, JobSet and runtime copy: ``dj-<lowercase JobID>-s<N>``, at most 37 characters."""
     return f"dj-{job_id.lower()}-s{submission}"
-
-
-def ledger_name(job_id: str) -> str:
-    """The ConfigMap that remembers vanished pods of a job (contract, section 12)."""
-    return f"dj-{job_id.lower()}-pods"

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from airflow_dispatch.core import names
+from airflow_dispatch.core.classify.conditions import end
 from airflow_dispatch.core.errors import Refused
 from airflow_dispatch.core.identity import MAX_SUBMISSION, TaskKey, parse_name
 from airflow_dispatch.core.job import TrainingJob
@@ -112,11 +113,10 @@ def submitted_of(trainjob: TrainJob) -> Submitted | None:
     if submission is None:
         return None
     metadata = trainjob.metadata
-    conditions = (trainjob.status.conditions if trainjob.status else None) or ()
     return Submitted(
         number=submission.number,
         uid=metadata.uid,
-        finished=any(each.type in ("Complete", "Failed") and each.status == "True" for each in conditions),
+        finished=end(trainjob.status) is not None,
         deleting=metadata.deletion_timestamp is not None,
         reported=metadata.annotation(names.ANNOTATION_REPORTED) is not None,
         digest=metadata.annotation(names.ANNOTATION_SPEC_DIGEST),

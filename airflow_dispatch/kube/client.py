@@ -27,7 +27,6 @@ __all__ = ["KubeClient", "Listing", "WatchEvent"]
 _Read = TypeVar("_Read")
 
 MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
 
 PAGE_SIZE: Final = 500
 WATCH_SECONDS: Final = 300

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from airflow_dispatch.core.classify.conditions import true
 from airflow_dispatch.core.objects import Condition, Node, Pod
 from airflow_dispatch.core.snapshot import CapturedPod, NodeAbsence, NodeView
 
@@ -36,7 +37,7 @@ class Evidence:
 
         A DisruptionTarget says why, so its Node replaces the one that was taken at the deletion.
         """
-        disruption = _disruption(pod)
+        disruption = true(pod.status, "DisruptionTarget")
         if disruption is None and pod.metadata.deletion_timestamp is None:
             return
         seen = self._seen.get(pod.metadata.uid)
@@ -92,13 +93,6 @@ class Evidence:
             for captured in kept.values()
             if captured.pod.spec.node_name
         }
-
-
-def _disruption(pod: Pod) -> Condition | None:
-    for condition in (pod.status.conditions if pod.status else None) or ():
-        if condition.type == "DisruptionTarget" and condition.status == "True":
-            return condition
-    return None
 
 
 def _stood_already(seen: _Seen, node: Node) -> bool:

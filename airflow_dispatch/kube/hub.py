@@ -42,8 +42,7 @@ _STEADY_SECONDS: Final = 10.0
 
 _REQUIRED: Final = (paths.TRAINJOBS, paths.JOBSETS, paths.JOBS, paths.PODS, paths.RUNTIMES)
 _OPTIONAL: Final = (paths.EVENTS, paths.WORKLOADS)
-_FIELD_SELECTORS: Final = {paths.EVENTS.kind: "type=Warning,involvedObject.kind!=Pod"}
-"""The Events that a rule reads are all Warnings and about no pod; the others, most of them, stay on the server."""
+_FIELD_SELECTORS: Final = {paths.EVENTS.kind: paths.EVENTS_SELECTOR}
 
 
 class Hub:

@@ -46,5 +46,8 @@ JOBS: Final = Resource("batch/v1", "jobs", "Job", objects.Job)
 PODS: Final = Resource("v1", "pods", "Pod", objects.Pod)
 NODES: Final = Resource("v1", "nodes", "Node", objects.Node, namespaced=False)
 EVENTS: Final = Resource("v1", "events", "Event", objects.Event)
+EVENTS_SELECTOR: Final = "type=Warning,involvedObject.kind!=Pod"
+"""The Events that a rule reads are all Warnings and about no pod; the others, most of them, stay on the server."""
+
 CONFIGMAPS: Final = Resource("v1", "configmaps", "ConfigMap", objects.Object)
 WORKLOADS: Final = Resource("kueue.x-k8s.io/v1beta2", "workloads", "Workload", objects.Workload)

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from airflow_dispatch.core import identity, names
 from airflow_dispatch.core.classify import end_of
+from airflow_dispatch.core.classify.conditions import end
 from airflow_dispatch.core.objects import (
     Event,
     Job,
@@ -325,7 +326,7 @@ def _owners(pod: Pod) -> frozenset[str]:
 
 
 def _finished_at(trainjob: TrainJob) -> datetime | None:
-    for condition in (trainjob.status.conditions if trainjob.status else None) or ():
-        if condition.type in ("Complete", "Failed") and condition.status == "True":
-            return condition.last_transition_time or datetime.fromtimestamp(0, UTC)
-    return None
+    found = end(trainjob.status)
+    if found is None:
+        return None
+    return found.last_transition_time or datetime.fromtimestamp(0, UTC)

@@ -68,9 +68,7 @@ async def submit(hook: DispatchHook, job: TrainingJob, task_instance: Any, log: 
     verdict yet. A job that can't be opened yet, since pods of an earlier execution may still run, stays gated.
     """
     async with hook.adapter() as adapter:
-        submitted = await adapter.submit(
-            job, origin_of(hook, task_instance), task_instance.try_number, str(task_instance.id)
-        )
+        submitted = await adapter.submit(job, origin_of(hook, task_instance), task_instance.try_number)
         observation = submitted.observation
         log.log(logging.INFO, "%s %s: %s, %s", submitted.action, observation.ref, _shape(job), observation.state.value)
         if opens and observation.state is State.GATED:

@@ -76,7 +76,7 @@ def test_an_unsafe_runtime_is_refused_unless_hardened(tmp_path: Path) -> None:
 def test_a_submission_stopped_at_any_request_is_adopted_by_the_next(tmp_path: Path, *, answered: bool) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as running:
-            await running.adapter.submit(job(), ORIGIN, 1, "a")
+            await running.adapter.submit(job(), ORIGIN, 1)
             whole = running.client.requests
         for step in range(1, whole + 1):
             folder = tmp_path / f"{step}"
@@ -84,9 +84,9 @@ def test_a_submission_stopped_at_any_request_is_adopted_by_the_next(tmp_path: Pa
             async with cluster(folder) as running:
                 running.client.stop_at, running.client.stop_after = step, answered
                 with pytest.raises(asyncio.CancelledError):
-                    await running.adapter.submit(job(), ORIGIN, 1, "a")
+                    await running.adapter.submit(job(), ORIGIN, 1)
                 left = [item["metadata"]["uid"] for item in running.registry.list(TRAINJOBS, NAMESPACE).items]
-                submitted = await running.adapter.submit(job(), ORIGIN, 2, "b")
+                submitted = await running.adapter.submit(job(), ORIGIN, 2)
                 assert count(running) == 1
                 assert left in ([], [submitted.observation.uid])
                 assert (submitted.action == "adopted") == bool(left)
@@ -99,13 +99,13 @@ def test_a_submission_stopped_at_any_request_is_adopted_by_the_next(tmp_path: Pa
 def test_an_end_that_nobody_took_is_taken_and_a_reported_one_is_followed(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as running:
-            first = await running.adapter.submit(job(), ORIGIN, 1, "a")
+            first = await running.adapter.submit(job(), ORIGIN, 1)
             finish(running, NAME, "Failed")
-            taken = await running.adapter.submit(job(), ORIGIN, 2, "b")
+            taken = await running.adapter.submit(job(), ORIGIN, 2)
             assert (taken.observation.uid, taken.observation.state) == (first.observation.uid, State.ENDED)
             verdict = Cause(kind=CauseKind.NON_ZERO_EXIT, provenance=Provenance.DERIVED, detail="exit code 3")
             await running.adapter.report(NAME, first.observation.uid, verdict, "b")
-            following = await running.adapter.submit(job(), ORIGIN, 2, "c")
+            following = await running.adapter.submit(job(), ORIGIN, 2)
             assert (following.observation.submission, following.observation.state) == (2, State.GATED)
 
     asyncio.run(run())
@@ -114,8 +114,8 @@ def test_an_end_that_nobody_took_is_taken_and_a_reported_one_is_followed(tmp_pat
 def test_a_changed_job_replaces_the_live_one(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as running:
-            await running.adapter.submit(job(), ORIGIN, 1, "a")
-            changed = await running.adapter.submit(job(argv=["false"]), ORIGIN, 2, "b")
+            await running.adapter.submit(job(), ORIGIN, 1)
+            changed = await running.adapter.submit(job(argv=["false"]), ORIGIN, 2)
             assert changed.observation.submission == 2
             assert [item["metadata"]["name"] for item in running.registry.list(TRAINJOBS, NAMESPACE).items] == [
                 names.object_name(JOB_ID, 2)
@@ -127,8 +127,8 @@ def test_a_changed_job_replaces_the_live_one(tmp_path: Path) -> None:
 def test_a_job_of_another_task_is_not_adopted(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as running:
-            await running.adapter.submit(job(), ORIGIN, 1, "a")
+            await running.adapter.submit(job(), ORIGIN, 1)
             with pytest.raises(Refused, match="another task's"):
-                await running.adapter.submit(job(), ORIGIN._replace(deployment="other"), 1, "b")
+                await running.adapter.submit(job(), ORIGIN._replace(deployment="other"), 1)
 
     asyncio.run(run())

@@ -28,6 +28,11 @@ def true(status: HasConditions | None, kind: str) -> Condition | None:
     return found if found is not None and found.status == "True" else None
 
 
+def end(status: HasConditions | None) -> Condition | None:
+    """A TrainJob's Complete or Failed when it is True, or None: whether it has ended as it stands now."""
+    return true(status, "Complete") or true(status, "Failed")
+
+
 def words(reason: str | None, message: str | None) -> str:
     """``<reason>: <message>``, or the one that is there when the other is empty."""
     return ": ".join(part for part in (reason, message) if part)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from airflow_dispatch.core.classify.conditions import true
 from airflow_dispatch.core.classify.nodes import describe, processes_are_gone
 from airflow_dispatch.core.classify.pods import PodView
@@ -43,11 +41,6 @@ def describe_remaining(view: PodView, node_now: NodeView | None) -> str:
         return view.name
     state = describe(node_now if node_now is not None else NodeAbsence.NOT_READABLE)
     return f"{view.name} on {view.node_name} ({state if view.live else f'vanished, {state}'})"
-
-
-def in_order(views: Iterable[PodView]) -> list[PodView]:
-    """In order of name."""
-    return sorted(views, key=lambda each: each.name)
 
 
 def _rebooted(before: Node, after: Node) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -180,5 +179,4 @@ class ControllerManager:
         finally:
             for future in waiting:
                 future.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*waiting, return_exceptions=True)
+            await asyncio.gather(*waiting, return_exceptions=True)

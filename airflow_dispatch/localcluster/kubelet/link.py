@@ -37,11 +37,6 @@ class Link:
         self._up.set()
         self.calls = 0
 
-    @property
-    def is_up(self) -> bool:
-        """Whether calls go through."""
-        return self._up.is_set()
-
     def cut(self) -> None:
         """Lets no further call through."""
         self._up.clear()
