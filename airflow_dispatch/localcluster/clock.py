@@ -5,8 +5,20 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
+
+_QUIET_TURNS: Final = 20
+
+
+async def quiet(version: Callable[[], str], idle: Callable[[], bool]) -> None:
+    """Returns when for some turns of the event loop nothing has been written and everybody was idle."""
+    turns, before = 0, version()
+    while turns < _QUIET_TURNS:
+        await asyncio.sleep(0)
+        turns = turns + 1 if idle() and version() == before else 0
+        before = version()
 
 
 class Clock(Protocol):
@@ -55,6 +67,16 @@ class VirtualClock:
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None
+
+    async def advance(self, seconds: float, settle: Callable[[], Awaitable[None]]) -> None:
+        """Moves on by ``seconds``, stopping wherever a sleeper is due; ``settle`` lets everybody work there."""
+        target = self._now + timedelta(seconds=seconds)
+        await settle()
+        while (due := self.next_wake()) is not None and due <= target:
+            self.step(due)
+            await settle()
+        self.step(target)
+        await settle()
 
     def step(self, to: datetime) -> None:
         """Moves to ``to`` and wakes all who are due, in order; they run when the caller next awaits."""

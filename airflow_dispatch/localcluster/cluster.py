@@ -8,15 +8,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.apiserver.server import ApiServer
 from airflow_dispatch.localcluster.client import Api, HttpApi, InProcessApi
-from airflow_dispatch.localcluster.clock import Clock, VirtualClock, WallClock
+from airflow_dispatch.localcluster.clock import Clock, VirtualClock, WallClock, quiet
 from airflow_dispatch.localcluster.controllers import ControllerManager, default_controllers
 from airflow_dispatch.localcluster.faults import Faults
 from airflow_dispatch.localcluster.kubelet import (
@@ -28,13 +27,13 @@ from airflow_dispatch.localcluster.kubelet import (
     Kubelet,
     KubeletLogs,
     NodeSpec,
-    PodNames,
     ProcessRuntime,
     Runtime,
     Script,
     ScriptedRuntime,
 )
 from airflow_dispatch.localcluster.kubelet.scripted import runs_until_told
+from airflow_dispatch.localcluster.machines import running_nodes
 from airflow_dispatch.localcluster.resources import CLUSTER_TRAINING_RUNTIMES
 from airflow_dispatch.localcluster.runtimes import shipped_runtimes
 
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["LocalCluster", "Timings"]
 
 _LOG = logging.getLogger(__name__)
-_QUIET_TURNS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,6 @@ class LocalCluster:
         self._nodes = nodes
         self._over_http = kubelets_over_http
         self._stack = AsyncExitStack()
-        self._names = PodNames()
         self._kubeconfig: Path | None = None
         self._faults: Faults | None = None
 
@@ -177,20 +174,17 @@ class LocalCluster:
         self._faults = Faults(api, self.kubelets)
         for runtime in shipped_runtimes():
             self.registry.create(CLUSTER_TRAINING_RUNTIMES, None, runtime, field_manager="local")
-        for index, spec in enumerate(self._nodes):
-            kubelet = Kubelet(
+        await self._stack.enter_async_context(
+            running_nodes(
                 api,
-                spec,
+                [(spec, network.node(index)) for index, spec in enumerate(self._nodes)],
                 self.runtime,
                 self.clock,
-                addresses=network.node(index),
-                names=self._names,
+                kubelets=self.kubelets,
                 folder=self.directory / "nodes",
                 images=self.images,
             )
-            self.kubelets[spec.name] = kubelet
-            self._stack.push_async_callback(kubelet.stop)
-            await kubelet.start()
+        )
         _LOG.info("the local cluster serves %s with %d nodes", self.url, len(self._nodes))
 
     async def stop(self) -> None:
@@ -213,14 +207,10 @@ class LocalCluster:
 
         It looks at what is within the process: a request that a client has yet to send is not seen.
         """
-        quiet = 0
-        version = self.registry.resource_version
-        while quiet < _QUIET_TURNS:
-            await asyncio.sleep(0)
-            idle = self.manager.idle and all(kubelet.idle for kubelet in self.kubelets.values())
-            unchanged = version == self.registry.resource_version
-            quiet = quiet + 1 if idle and unchanged else 0
-            version = self.registry.resource_version
+        await quiet(
+            lambda: self.registry.resource_version,
+            lambda: self.manager.idle and all(kubelet.idle for kubelet in self.kubelets.values()),
+        )
 
     async def advance(self, seconds: float) -> None:
         """Moves a virtual clock on, stopping at each moment at which something is due, and settles.
@@ -231,13 +221,7 @@ class LocalCluster:
         clock = self.clock
         if not isinstance(clock, VirtualClock):
             raise TypeError("only a virtual clock can be moved")
-        target = clock.now() + timedelta(seconds=seconds)
-        await self.settle()
-        while (due := clock.next_wake()) is not None and due <= target:
-            clock.step(due)
-            await self.settle()
-        clock.step(target)
-        await self.settle()
+        await clock.advance(seconds, self.settle)
 
 
 async def _end(task: asyncio.Task[Any]) -> None:

@@ -7,34 +7,20 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from tests.support.e2e import program
 from tests.support.pages import ROOT
 
 pytestmark = pytest.mark.timeout(240)
 
 
-@contextmanager
-def _demo(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def _demo(folder: Path, *arguments: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """The demo in a folder of its own and in a process group of its own, as a shell starts it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "demo", "--folder", folder, *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        process_group=0,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.terminate()
+    return program([sys.executable, "-m", "demo", "--folder", folder, *arguments], cwd=ROOT, process_group=0)
 
 
 def _still_running(folder: Path) -> list[str]:

@@ -6,12 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from tests.support.e2e import program
 from tests.support.pages import blocks
 
 pytestmark = pytest.mark.timeout(180)
@@ -23,24 +23,9 @@ def _blocks(language: str) -> list[str]:
     return [block.text for block in blocks(language) if block.page == PAGE]
 
 
-@contextmanager
-def _terminal(script: str, folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+def _terminal(script: str, folder: Path, environment: dict[str, str]) -> AbstractContextManager[subprocess.Popen[str]]:
     """A shell that runs commands, with everything that they print."""
-    process = subprocess.Popen(
-        ["bash", "-euc", script],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.terminate()
+    return program(["bash", "-euc", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL)
 
 
 def _until(process: subprocess.Popen[str], words: str) -> list[str]:

@@ -18,9 +18,9 @@ from airflow_dispatch.localcluster.kubelet import (
     ImageTable,
     Kubelet,
     NodeSpec,
-    PodNames,
     ProcessRuntime,
 )
+from airflow_dispatch.localcluster.machines import running_nodes
 from airflow_dispatch.localcluster.resources import CLUSTER_TRAINING_RUNTIMES
 from airflow_dispatch.localcluster.runtimes import shipped_runtimes
 from tests.realcluster.controlplane import ControlPlane, control_plane
@@ -61,21 +61,19 @@ async def real_cluster(*, nodes: int = 3, kueue: bool = False) -> AsyncIterator[
         pools = [network.node(index) for index in range(nodes)]
         kubelets: dict[str, Kubelet] = {}
         logs = await stack.enter_async_context(log_server(plane, kubelets, [pool.host for pool in pools]))
-        names = PodNames()
-        for index, pool in enumerate(pools):
-            spec = NodeSpec(f"node-{index}", heartbeat_seconds=Timings().heartbeat, port=logs.port)
-            kubelet = kubelets[spec.name] = Kubelet(
+        beat = Timings().heartbeat
+        specs = [NodeSpec(f"node-{index}", heartbeat_seconds=beat, port=logs.port) for index in range(nodes)]
+        await stack.enter_async_context(
+            running_nodes(
                 api,
-                spec,
+                list(zip(specs, pools, strict=True)),
                 runtime,
                 clock,
-                addresses=pool,
-                names=names,
+                kubelets=kubelets,
                 folder=plane.folder / "nodes",
                 images=ImageTable(DEFAULT_IMAGES),
             )
-            stack.push_async_callback(kubelet.stop)
-            await kubelet.start()
+        )
         await _create_runtimes(api, clock)
         yield RealCluster(plane, Faults(api, kubelets), kubelets)
 

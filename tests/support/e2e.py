@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,13 +20,25 @@ from kubernetes import client, config, watch
 from demo.airflow import Airflow
 from demo.services import Service, wait_for
 
-__all__ = ["NAMESPACE", "Cluster", "Run", "Seen"]
+__all__ = ["NAMESPACE", "Cluster", "Run", "Seen", "program"]
 
 NAMESPACE: Final = "default"
 _TRAINER: Final = ("trainer.kubeflow.org", "v1alpha1", NAMESPACE, "trainjobs")
 _PATIENCE: Final = 60.0
 
 Object = dict[str, Any]
+
+
+@contextmanager
+def program(command: Sequence[str | Path], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A program with everything that it prints in one stream; it is ended when the block leaves it running."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
 
 
 @dataclass(frozen=True)

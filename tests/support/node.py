@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow_dispatch.localcluster.apiserver.errors import ApiError
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.client import InProcessApi
-from airflow_dispatch.localcluster.clock import Clock, VirtualClock, WallClock
+from airflow_dispatch.localcluster.clock import Clock, VirtualClock, WallClock, quiet
 from airflow_dispatch.localcluster.kubelet import (
     PYTHON_IMAGE,
     ClusterNetwork,
@@ -115,22 +114,12 @@ class Bench:
 
     async def settle(self) -> None:
         """Lets everything run that can run without the clock."""
-        quiet, version = 0, self.registry.resource_version
-        while quiet < 20:
-            await asyncio.sleep(0)
-            quiet = quiet + 1 if version == self.registry.resource_version and self.kubelet.idle else 0
-            version = self.registry.resource_version
+        await quiet(lambda: self.registry.resource_version, lambda: self.kubelet.idle)
 
     async def advance(self, seconds: float) -> None:
         """Moves the virtual clock on."""
         assert isinstance(self.clock, VirtualClock)
-        target = self.clock.now() + timedelta(seconds=seconds)
-        await self.settle()
-        while (due := self.clock.next_wake()) is not None and due <= target:
-            self.clock.step(due)
-            await self.settle()
-        self.clock.step(target)
-        await self.settle()
+        await self.clock.advance(seconds, self.settle)
 
 
 @asynccontextmanager
