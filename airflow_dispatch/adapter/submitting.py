@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from airflow_dispatch.adapter.cancelling import cancel
+from airflow_dispatch.adapter.cancelling import remove
 from airflow_dispatch.adapter.editing import annotations_of, has_condition
 from airflow_dispatch.adapter.finding import inspect
 from airflow_dispatch.adapter.reading import get_trainjob, read_namespace
@@ -51,13 +51,7 @@ async def submit(target: Target, job: TrainingJob, origin: TaskKey, try_number: 
 
 async def _submit(target: Target, job: TrainingJob, origin: TaskKey, try_number: int) -> Submitted:
     leftovers = (await read_namespace(target, job.job_id)).leftovers()
-    submissions = [
-        found
-        for trainjob in leftovers.trainjobs
-        if (parsed := parse_name(trainjob.metadata.name)) is not None
-        and parsed.job_id == job.job_id
-        and (found := task.submitted_of(trainjob)) is not None
-    ]
+    submissions = task.submissions_of(leftovers.trainjobs, job.job_id)
     digest = task.spec_digest(job)
     decision = task.decide(
         submissions,
@@ -66,8 +60,8 @@ async def _submit(target: Target, job: TrainingJob, origin: TaskKey, try_number:
         try_number=try_number,
         highest=max(_numbers(leftovers, job.job_id), default=0),
     )
-    for each in decision.cancel:
-        await cancel(target, names.object_name(job.job_id, each.number), each.uid)
+    for each in decision.remove:
+        await remove(target, job.job_id, each)
     if decision.action is Action.VERDICT:
         name = names.object_name(job.job_id, decision.submission)
         seen = await inspect(target, name)

@@ -262,12 +262,14 @@ class KubeClient:
         namespace: str | None,
         *,
         uid: str | None = None,
+        resource_version: str | None = None,
         propagation: str = "Background",
     ) -> None:
-        """Deletes an object, with its UID as precondition when given; raises :class:`NotFound`."""
+        """Deletes an object, with its UID and resourceVersion as preconditions when given; raises :class:`NotFound`."""
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
-        if uid:
-            body["preconditions"] = {"uid": uid}
+        preconditions = _query(uid=uid, resourceVersion=resource_version)
+        if preconditions:
+            body["preconditions"] = preconditions
         await self._write("DELETE", "delete", resource, namespace, name, body=body)
 
     async def can_i(self, verb: str, resource: Resource, namespace: str | None, subresource: str = "") -> bool:
