@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from airflow_dispatch.adapter.cancelling import remove
 from airflow_dispatch.adapter.editing import (
@@ -18,13 +18,13 @@ from airflow_dispatch.adapter.editing import (
     is_queued,
     note_jobset,
 )
-from airflow_dispatch.adapter.reading import get_trainjob, read_namespace, snapshot_in, with_trainjob
+from airflow_dispatch.adapter.reading import read_snapshot, read_to_admit, with_trainjob
 from airflow_dispatch.adapter.retrying import retrying
 from airflow_dispatch.adapter.target import Target
 from airflow_dispatch.core import cessation, manifest, names, task
 from airflow_dispatch.core.classify import classify
 from airflow_dispatch.core.errors import PodsRemain, Refused, Unreachable
-from airflow_dispatch.core.identity import Submission, parse_name
+from airflow_dispatch.core.identity import Submission
 from airflow_dispatch.core.observation import Observation
 from airflow_dispatch.core.snapshot import Leftovers, Snapshot
 from airflow_dispatch.kube import paths
@@ -58,12 +58,9 @@ async def open_trainjob(target: Target, name: str, uid: str | None) -> Observati
 
 
 async def _open(target: Target, name: str, uid: str | None) -> Observation | _LookAt:
-    trainjob = await get_trainjob(target, name, uid)
-    own = _submission(target, trainjob)
-    store = await read_namespace(target, own.job_id)
-    snapshot = snapshot_in(target, store, trainjob)
+    own, trainjob, store, snapshot = await read_to_admit(target, name, uid)
     if is_open(trainjob) or is_ended(trainjob) or names.ANNOTATION_VERDICT in annotations_of(trainjob):
-        return classify(snapshot, datetime.now(UTC))
+        return classify(await read_snapshot(target, trainjob), datetime.now(UTC))
     if trainjob["metadata"].get("deletionTimestamp"):
         raise Refused(f"{target.ref(name)} is being deleted")
     stays = await _settle(target, store, own)
@@ -111,19 +108,17 @@ async def release(target: Target, name: str, instance: int, uid: str | None) -> 
 
 
 async def _release(target: Target, name: str, instance: int, uid: str | None, first_look: list[float]) -> Observation:
-    trainjob = await get_trainjob(target, name, uid)
+    own, trainjob, store, snapshot = await read_to_admit(target, name, uid)
     ref = target.ref(name)
     if is_queued(trainjob):
         raise Refused(f"{ref} is queued by Kueue: a hold of its Workload is released there")
-    store = await read_namespace(target, _submission(target, trainjob).job_id)
-    snapshot = snapshot_in(target, store, trainjob)
     in_force = hold_of(trainjob)
     if not in_force:
-        return classify(snapshot, datetime.now(UTC))
+        return classify(await read_snapshot(target, trainjob), datetime.now(UTC))
     if in_force != instance:
         raise Refused(f"{ref}: the hold in force is {in_force}, not {instance}")
     if is_open(trainjob) and not is_ended(trainjob):
-        _check_beside(target, store.leftovers(), _submission(target, trainjob))
+        _check_beside(target, store.leftovers(), own)
         _check_twice(ref, snapshot, first_look)
         manifest.raise_admission(trainjob)
         trainjob["spec"]["suspend"] = False
@@ -158,14 +153,6 @@ def _check_twice(ref: str, snapshot: Snapshot, first_look: list[float]) -> None:
     if not first_look:
         first_look.append(time.monotonic())
     raise _LookAgain(answer.second_look)
-
-
-def _submission(target: Target, trainjob: dict[str, Any]) -> Submission:
-    name = trainjob["metadata"]["name"]
-    found = parse_name(name)
-    if found is None:
-        raise Refused(f"{target.ref(name)}: is no name of dispatch's")
-    return found
 
 
 def _check_leftovers(target: Target, leftovers: Leftovers, own: Submission) -> None:
