@@ -10,7 +10,7 @@ from airflow_dispatch import fence
 from tests.support.fences import FENCED_OUT, HELD, Execution
 
 SCRIPT = Path(fence.__file__).parent.parent / "example_dags" / "training" / "train_digits.py"
-COMMAND = [sys.executable, SCRIPT, "--pause", "0", "--epochs"]
+COMMAND = [sys.executable, str(SCRIPT), "--pause", "0", "--epochs"]
 
 
 def train(folder: Path, execution: Execution, epochs: int) -> subprocess.CompletedProcess[str]:
