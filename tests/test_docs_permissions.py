@@ -14,13 +14,14 @@ import yaml
 
 from airflow_dispatch.adapter import Adapter
 from airflow_dispatch.core import names
-from airflow_dispatch.core.errors import Forbidden, InvalidJob
+from airflow_dispatch.core.errors import Forbidden, InvalidJob, NotFound
 from airflow_dispatch.core.identity import TaskKey, job_id_of
 from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.core.observation import Cause, CauseKind
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
 from airflow_dispatch.kube.hub import shared_hub
+from airflow_dispatch.kube.paths import TRAINJOBS
 from airflow_dispatch.localcluster import LocalCluster
 from airflow_dispatch.localcluster.resources import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from airflow_dispatch.localcluster.thread import ClusterThread
@@ -146,7 +147,9 @@ async def _wait(config: ClusterConfig, name: str, uid: str) -> None:
         output = Output(hub.client, NAMESPACE, logging.getLogger(__name__))
         opened = False
         async for snapshot in hub.subscribe(name):
-            if snapshot is None:
+            if snapshot is None:  # it asks the API server itself then
+                with pytest.raises(NotFound):
+                    await hub.client.read(TRAINJOBS, name, NAMESPACE)
                 break
             output.attend(snapshot)
             if not opened:
