@@ -24,7 +24,16 @@ from airflow_dispatch.kube.decoding import decode_record
 from airflow_dispatch.kube.paths import Resource
 from airflow_dispatch.kube.store import Store
 
-__all__ = ["get_trainjob", "read_namespace", "read_snapshot", "record_of", "snapshot_in", "with_trainjob"]
+__all__ = [
+    "get_trainjob",
+    "read_namespace",
+    "read_parts",
+    "read_snapshot",
+    "record_of",
+    "snapshot_in",
+    "snapshot_of",
+    "with_trainjob",
+]
 
 
 async def get_trainjob(target: Target, name: str, uid: str | None = None) -> dict[str, Any]:
@@ -37,12 +46,27 @@ async def get_trainjob(target: Target, name: str, uid: str | None = None) -> dic
 
 async def read_snapshot(target: Target, trainjob: dict[str, Any]) -> Snapshot:
     """All that belongs to a TrainJob that has just been read; raises :class:`Refused` when it can't be understood."""
+    parts = await read_parts(target, trainjob["metadata"]["name"], queued=is_queued(trainjob))
+    return await snapshot_of(target, parts, trainjob)
+
+
+async def snapshot_of(target: Target, parts: Store, trainjob: dict[str, Any]) -> Snapshot:
+    """The TrainJob with its parts, and the Nodes of its pods; raises as :func:`read_snapshot`."""
+    snapshot = snapshot_in(target, parts, trainjob)
+    await _read_nodes(target, parts, [pod.spec.node_name for pod in snapshot.pods])
+    return parts.snapshot(snapshot.trainjob.metadata.name) or snapshot
+
+
+async def read_parts(target: Target, name: str, *, queued: bool) -> Store:
+    """What belongs to the TrainJob of a name, whether that is there yet or not, but for the Nodes.
+
+    All of it is listed, so that who may watch needs no further permission.
+    """
     store = Store(target.namespace, site=target.settings.site)
-    name = trainjob["metadata"]["name"]
-    of_jobset = f"{names.LABEL_JOBSET_NAME}={name}"
+    of_jobset, named = f"{names.LABEL_JOBSET_NAME}={name}", f"metadata.name={name}"
     jobset, runtime, jobs, events = await asyncio.gather(
-        _read_one(target, paths.JOBSETS, name),
-        _read_one(target, paths.RUNTIMES, name),
+        _list(target, paths.JOBSETS, field_selector=named),
+        _list(target, paths.RUNTIMES, field_selector=named),
         _list(target, paths.JOBS, label_selector=of_jobset),
         _list_if_allowed(target, paths.EVENTS, field_selector=paths.EVENTS_SELECTOR),
     )
@@ -50,12 +74,10 @@ async def read_snapshot(target: Target, trainjob: dict[str, Any]) -> Snapshot:
     store.replace_all(paths.RUNTIMES.kind, runtime)
     store.replace_all(paths.JOBS.kind, jobs)
     store.replace_all(paths.EVENTS.kind, events)
-    if is_queued(trainjob):
+    if queued:
         store.replace_all(paths.WORKLOADS.kind, await _list_if_allowed(target, paths.WORKLOADS))
     store.replace_all(paths.PODS.kind, await _list(target, paths.PODS))
-    snapshot = snapshot_in(target, store, trainjob)
-    await _read_nodes(target, store, [pod.spec.node_name for pod in snapshot.pods])
-    return store.snapshot(name) or snapshot
+    return store
 
 
 async def read_namespace(target: Target, job_id: str | None = None) -> Store:
@@ -106,13 +128,6 @@ def with_trainjob(snapshot: Snapshot, raw: dict[str, Any]) -> Snapshot:
     """The snapshot with its TrainJob as an update answered it."""
     record = record_of(paths.TRAINJOBS, raw)
     return msgspec.structs.replace(snapshot, trainjob=record) if isinstance(record, TrainJob) else snapshot
-
-
-async def _read_one(target: Target, resource: Resource, name: str) -> list[Object]:
-    try:
-        return [await target.client.read(resource, name, target.namespace)]
-    except NotFound:
-        return []
 
 
 async def _list(

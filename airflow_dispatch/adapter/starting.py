@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_dispatch.adapter.reading import read_snapshot
+from airflow_dispatch.adapter.reading import read_parts, read_snapshot, record_of, snapshot_of
 from airflow_dispatch.adapter.retrying import retrying
 from airflow_dispatch.adapter.target import Target
 from airflow_dispatch.core import manifest, names
@@ -18,6 +18,7 @@ from airflow_dispatch.core.errors import (
     AlreadyExists,
     Conflict,
     DispatchError,
+    Forbidden,
     InvalidJob,
     NotFound,
     Refused,
@@ -27,6 +28,7 @@ from airflow_dispatch.core.identity import parse_decimal
 from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.core.observation import Observation
 from airflow_dispatch.kube import paths
+from airflow_dispatch.kube.paths import Resource
 
 __all__ = ["source_runtime", "start"]
 
@@ -46,15 +48,18 @@ async def _start(
     target: Target, job: TrainingJob, submission: int, attempt: int, annotations: Mapping[str, str]
 ) -> Observation:
     name = names.object_name(job.job_id, submission)
-    trainjob = await _found(target, name)
-    if trainjob is None:
-        trainjob = await _create(target, job, submission, attempt, annotations)
-    else:
-        _check_identity(target, trainjob, job.job_id, submission)
-        await _give(target, trainjob)
     if submission > 1:
         await _sweep(target, job.job_id, submission)
-    return classify(await read_snapshot(target, trainjob), datetime.now(UTC))
+    trainjob = await _found(target, name)
+    if trainjob is not None:
+        _check_identity(target, trainjob, job.job_id, submission)
+        await _give(target, trainjob)
+        return classify(await read_snapshot(target, trainjob), datetime.now(UTC))
+    # All that is read is read before the first write: what may not be read is refused while nothing is there.
+    parts = await read_parts(target, name, queued=False)
+    trainjob, copy = await _create(target, job, submission, attempt, annotations)
+    parts.apply("MODIFIED", paths.RUNTIMES.kind, record_of(paths.RUNTIMES, copy))
+    return classify(await snapshot_of(target, parts, trainjob), datetime.now(UTC))
 
 
 async def _found(target: Target, name: str) -> dict[str, Any] | None:
@@ -76,15 +81,22 @@ async def source_runtime(target: Target, name: str) -> dict[str, Any]:
     try:
         return await target.client.get(paths.RUNTIMES, name, target.namespace)
     except NotFound:
+        raise InvalidJob(f"runtime {name!r} is not known here; {await _known_runtimes(target)}") from None
+
+
+async def _known_runtimes(target: Target) -> str:
+    try:
         cluster = await target.client.list(paths.CLUSTER_RUNTIMES)
         own = await target.client.list(paths.RUNTIMES, target.namespace, label_selector=f"!{names.LABEL_JOB_ID}")
-        known = ", ".join(sorted({item.metadata.name for item in (*cluster.items, *own.items)})) or "none"
-        raise InvalidJob(f"runtime {name!r} is not known here; there are: {known}") from None
+    except Forbidden as error:
+        return f"which there are can't be said: {error}"
+    return "there are: " + (", ".join(sorted({item.metadata.name for item in (*cluster.items, *own.items)})) or "none")
 
 
 async def _create(
     target: Target, job: TrainingJob, submission: int, attempt: int, annotations: Mapping[str, str]
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Makes the TrainJob and its runtime copy, or neither; returns both."""
     source = await source_runtime(target, job.runtime)
     unsafe = manifest.unsafe_fields(source)
     policy = job.unsafe_runtime or target.settings.unsafe_runtime
@@ -108,19 +120,23 @@ async def _create(
     except AlreadyExists as error:
         raise Conflict(f"{target.ref(body['metadata']['name'])}: made by another start meanwhile") from error
     except Refused as error:
-        await _withdraw(target, copy, error)
+        await _withdraw(target, error, (paths.RUNTIMES, copy))
         raise
-    await _own(target, copy, trainjob)
-    return trainjob
-
-
-async def _withdraw(target: Target, copy: dict[str, Any], refusal: Refused) -> None:
-    """Deletes the copy for a TrainJob that was refused: a start that can't succeed leaves nothing behind."""
-    metadata = copy["metadata"]
     try:
-        await _delete_copy(target, metadata["name"], metadata["uid"])
-    except DispatchError as error:
-        refusal.add_note(f"its runtime copy {target.ref(metadata['name'])} is left behind: {error}")
+        return trainjob, await _own(target, copy, trainjob)
+    except Forbidden as error:
+        await _withdraw(target, error, (paths.TRAINJOBS, trainjob), (paths.RUNTIMES, copy))
+        raise
+
+
+async def _withdraw(target: Target, refusal: Refused, *made: tuple[Resource, dict[str, Any]]) -> None:
+    """Deletes what was made before a refusal: a start that can't succeed leaves nothing behind."""
+    for resource, raw in made:
+        metadata = raw["metadata"]
+        try:
+            await _delete(target, resource, metadata["name"], metadata["uid"])
+        except DispatchError as error:
+            refusal.add_note(f"its {resource.kind} {target.ref(metadata['name'])} is left behind: {error}")
 
 
 async def _copy(target: Target, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -166,9 +182,9 @@ async def _give(target: Target, trainjob: dict[str, Any]) -> None:
         await _own(target, copy, trainjob)
 
 
-async def _own(target: Target, copy: dict[str, Any], trainjob: dict[str, Any]) -> None:
+async def _own(target: Target, copy: dict[str, Any], trainjob: dict[str, Any]) -> dict[str, Any]:
     metadata = {**copy["metadata"], "ownerReferences": manifest.owned_by(trainjob)}
-    await target.client.replace(paths.RUNTIMES, {**copy, "metadata": metadata})
+    return await target.client.replace(paths.RUNTIMES, {**copy, "metadata": metadata})
 
 
 async def _sweep(target: Target, job_id: str, submission: int) -> None:
@@ -181,11 +197,11 @@ async def _sweep(target: Target, job_id: str, submission: int) -> None:
         try:
             await target.client.read(paths.TRAINJOBS, copy.metadata.name, target.namespace)
         except NotFound:
-            await _delete_copy(target, copy.metadata.name, copy.metadata.uid)
+            await _delete(target, paths.RUNTIMES, copy.metadata.name, copy.metadata.uid)
 
 
-async def _delete_copy(target: Target, name: str, uid: str) -> None:
+async def _delete(target: Target, resource: Resource, name: str, uid: str) -> None:
     try:
-        await target.client.delete(paths.RUNTIMES, name, target.namespace, uid=uid)
+        await target.client.delete(resource, name, target.namespace, uid=uid)
     except NotFound:
         return

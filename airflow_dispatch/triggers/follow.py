@@ -44,7 +44,7 @@ _OUTPUT_PUBLISHED: Final = 30.0
 """Seconds between two publications of how far rank 0's output was shown."""
 _RETRY: Final = 10.0
 """Seconds before a cluster that could not be reached is tried again."""
-_UNREACHABLE: Final = "the cluster can't be reached, trying again: {}"
+_BEHIND: Final = "the job can't be watched just now, trying again: {}"
 
 _FAILING_POD = re.compile(r"pod (\S+): ")
 
@@ -78,6 +78,7 @@ class Follower:
         self._task = task
         self._output_published = 0.0
         self._trouble = ""
+        self._behind = False
 
     async def wait(self) -> dict[str, Any]:
         """Logs what changes and returns the event; see :mod:`airflow_dispatch.triggers.event`."""
@@ -94,7 +95,7 @@ class Follower:
             except (ConfigurationError, Refused) as error:
                 return make_event("error", None, f"{self._ref} can't be watched: {error}")
             except Unreachable as error:
-                self._complain(_UNREACHABLE.format(error))
+                self._complain(_BEHIND.format(error))
             if self._is_late():
                 return await self._timeout()
             await asyncio.sleep(self._pause(_RETRY))
@@ -161,8 +162,7 @@ class Follower:
                     yield hub.snapshot(self._waited.name)
                 elif self._is_late():
                     raise Unreachable(hub.trouble or "the watches have not been listed in time")
-                if hub.trouble:
-                    self._complain(_UNREACHABLE.format(hub.trouble))
+                self._follow_trouble(hub.trouble)
         finally:
             upcoming.cancel()
             await asyncio.wait({upcoming})
@@ -220,6 +220,15 @@ class Follower:
         if self._waited.deadline is None:
             return seconds
         return max(0.0, min(seconds, (self._waited.deadline - datetime.now(UTC)).total_seconds()))
+
+    def _follow_trouble(self, trouble: str | None) -> None:
+        """Says what keeps the watches from going on, and when they do again: until then the job may be elsewhere."""
+        if trouble:
+            self._complain(_BEHIND.format(trouble))
+        elif self._behind:
+            self._trouble = ""
+            self._log.log(logging.INFO, "the job is watched again")
+        self._behind = bool(trouble)
 
     def _complain(self, text: str) -> None:
         """Says what stands in the way, once for as long as it is the same."""
