@@ -44,6 +44,8 @@ _OUTPUT_PUBLISHED: Final = 30.0
 """Seconds between two publications of how far rank 0's output was shown."""
 _RETRY: Final = 10.0
 """Seconds before a cluster that could not be reached is tried again."""
+_EVIDENCE: Final = 60.0
+"""Seconds that a failure waits for watches that are behind: what they bring may be its cause."""
 _BEHIND: Final = "the job can't be watched just now, trying again: {}"
 
 _FAILING_POD = re.compile(r"pod (\S+): ")
@@ -79,6 +81,7 @@ class Follower:
         self._output_published = 0.0
         self._trouble = ""
         self._behind = False
+        self._failed_at: float | None = None
 
     async def wait(self) -> dict[str, Any]:
         """Logs what changes and returns the event; see :mod:`airflow_dispatch.triggers.event`."""
@@ -119,13 +122,15 @@ class Follower:
         async with aclosing(self._snapshots(hub)) as snapshots:
             async for snapshot in snapshots:
                 now = datetime.now(UTC)
-                if snapshot is not None and self._is_it(snapshot):
+                if snapshot is None or not self._is_it(snapshot):
+                    if await self._is_gone(hub):
+                        return await self._end("gone", self._gone(now), hub, output)
+                else:
                     observation = classify(snapshot, now)
-                    if observation.state is State.ENDED:
+                    if observation.state is not State.ENDED:
+                        await self._attend(snapshot, observation, adapter, output)
+                    elif not self._may_learn_more(observation, hub):
                         return await self._end("ended", observation, hub, output)
-                    await self._attend(snapshot, observation, adapter, output)
-                elif await self._is_gone(hub):
-                    return await self._end("gone", self._gone(now), hub, output)
                 if self._is_late():
                     return await self._timeout()
         raise Unreachable("the watch ended")
@@ -220,6 +225,15 @@ class Follower:
         if self._waited.deadline is None:
             return seconds
         return max(0.0, min(seconds, (self._waited.deadline - datetime.now(UTC)).total_seconds()))
+
+    def _may_learn_more(self, observation: Observation, hub: Hub) -> bool:
+        """Whether an end is a failure whose cause may stand in what can't be watched just now."""
+        if hub.trouble is None or observation.cause.kind is CauseKind.COMPLETED or self._is_late():
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._failed_at is None:
+            self._failed_at = now
+        return now - self._failed_at < _EVIDENCE
 
     def _follow_trouble(self, trouble: str | None) -> None:
         """Says what keeps the watches from going on, and when they do again: until then the job may be elsewhere."""

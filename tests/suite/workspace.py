@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +19,25 @@ from airflow_dispatch.core import names
 from airflow_dispatch.core.classify import classify
 from airflow_dispatch.core.identity import TaskKey, job_id_of
 from airflow_dispatch.core.job import TrainingJob
-from airflow_dispatch.core.observation import Observation
+from airflow_dispatch.core.observation import Observation, State
+from airflow_dispatch.hooks.reference import JobReference
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
 from airflow_dispatch.kube.hub import Hub, shared_hub
 from airflow_dispatch.kube.paths import PODS
 from airflow_dispatch.localcluster.thread import BlockingFaults
+from airflow_dispatch.triggers.trainjob import TrainJobTrigger
 from tests.support.accounts import TRIGGERER, WORKER, Accounts
+from tests.support.lines import Lines
 
 WAIT_SECONDS = 60.0
 
 _numbers = itertools.count(1)
+
+
+def name_of(observation: Observation) -> str:
+    """The TrainJob's name."""
+    return JobReference.of(observation).name
 
 
 @dataclass(frozen=True)
@@ -42,9 +52,13 @@ class Workspace:
     def job(self, *argv: str, **fields: Any) -> TrainingJob:
         """A job of two ranks that runs ``argv`` in each."""
         key = TaskKey("tests", "dag", f"{self.namespace}-{next(_numbers)}", "task", -1)
-        values = {"num_nodes": 2, "resources_per_node": {"cpu": "1", "memory": "256Mi"}, **fields}
-        job_id = job_id_of(key, datetime.now(UTC))
-        return TrainingJob.validated(job_id=job_id, argv=argv, runtime="torch-distributed", **values)
+        values = {
+            "runtime": "torch-distributed",
+            "num_nodes": 2,
+            "resources_per_node": {"cpu": "1", "memory": "256Mi"},
+            **fields,
+        }
+        return TrainingJob.validated(job_id=job_id_of(key, datetime.now(UTC)), argv=argv, **values)
 
     @contextlib.asynccontextmanager
     async def adapter(self, account: str = WORKER) -> AsyncIterator[Adapter]:
@@ -53,9 +67,41 @@ class Workspace:
             yield Adapter(client, self.namespace, Settings())
 
     @contextlib.asynccontextmanager
+    async def administrator(self) -> AsyncIterator[Adapter]:
+        """An adapter that may do everything, to look at what others have left."""
+        async with await KubeClient.connect(self.config) as client:
+            yield Adapter(client, self.namespace, Settings())
+
+    def act_as(self, account: str, environment: pytest.MonkeyPatch, kubeconfig: Path | None = None) -> None:
+        """Makes ``kubernetes_default`` the connection of an account, as in a process of its own."""
+        path = kubeconfig or self.accounts.configs[account].kubeconfig
+        extra = {"kube_config_path": str(path), "namespace": self.namespace}
+        environment.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", json.dumps({"conn_type": "kubernetes", "extra": extra}))
+
+    def trigger(self, observation: Observation, **fields: Any) -> tuple[TrainJobTrigger, Lines]:
+        """A trigger that waits for a submission, and its log."""
+        values = {
+            "namespace": self.namespace,
+            "name": name_of(observation),
+            "uid": observation.uid,
+            "job_id": observation.job_id,
+            "submission": observation.submission,
+            **fields,
+        }
+        trigger, lines = TrainJobTrigger(**values), Lines()
+        trigger._log = lines  # type: ignore[assignment]
+        return trigger, lines
+
+    @contextlib.asynccontextmanager
     async def hub(self) -> AsyncIterator[Hub]:
         """The triggerer's watches on this namespace."""
         async with shared_hub(self.accounts.configs[TRIGGERER], self.namespace) as hub:
+            yield hub
+
+    @contextlib.asynccontextmanager
+    async def administrators_hub(self) -> AsyncIterator[Hub]:
+        """Watches that may see everything."""
+        async with shared_hub(self.config, self.namespace) as hub:
             yield hub
 
     @contextlib.asynccontextmanager
@@ -63,7 +109,7 @@ class Workspace:
         """The job, started and opened, and cancelled at the end; one hub sees all of its life."""
         async with self.adapter() as adapter, self.hub():
             observation = await adapter.start(job, submission=1, attempt=1)
-            name = observation.ref.partition("/")[2]
+            name = name_of(observation)
             try:
                 await adapter.open(name, uid=observation.uid)
                 yield adapter, name
@@ -104,12 +150,30 @@ class Workspace:
                 if phases.count("Running") == ranks:
                     return
 
+    async def until_ended(self, name: str) -> None:
+        """Returns when an administrator sees that the job has ended."""
+        async with (
+            asyncio.timeout(WAIT_SECONDS),
+            self.administrators_hub() as hub,
+            contextlib.aclosing(hub.subscribe(name)) as snapshots,
+        ):
+            async for snapshot in snapshots:
+                if snapshot is not None and classify(snapshot, datetime.now(UTC)).state is State.ENDED:
+                    return
+
     async def node_of_rank(self, name: str, rank: int) -> str:
         """The Node on which a rank runs."""
+        return str((await self._pod(name, rank))["spec"]["nodeName"])
+
+    async def pod_of_rank(self, name: str, rank: int) -> str:
+        """The name of a rank's pod."""
+        return str((await self._pod(name, rank))["metadata"]["name"])
+
+    async def _pod(self, name: str, rank: int) -> dict[str, Any]:
         selector = f"{names.LABEL_JOBSET_NAME}={name},{names.LABEL_COMPLETION_INDEX}={rank}"
         async with await KubeClient.connect(self.config) as client:
             (pod,) = (await client.list(PODS, self.namespace, label_selector=selector)).items
-            return str((await client.get(PODS, pod.metadata.name, self.namespace))["spec"]["nodeName"])
+            return await client.get(PODS, pod.metadata.name, self.namespace)
 
     async def until_gone(self, adapter: Adapter, job: TrainingJob) -> None:
         """Returns when nothing is left of a job: the garbage collector takes its time, and nobody announces its end."""

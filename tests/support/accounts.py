@@ -116,7 +116,7 @@ def _lessened(role: Document, missing: Verb) -> Document:
         else rule
         for rule in role["rules"]
     ]
-    return {**role, "rules": rules}
+    return {**role, "rules": [rule for rule in rules if rule["verbs"]]}
 
 
 class Authority(Protocol):

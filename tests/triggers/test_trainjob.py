@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ from airflow.sdk.serde import deserialize, serialize
 
 from airflow_dispatch.triggers.status import KILLED_STATES, TaskReference
 from airflow_dispatch.triggers.trainjob import TrainJobTrigger
+from tests.support.lines import Lines
 from tests.support.played import JOB_ID, NAME, PlayedCluster
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
@@ -80,23 +80,6 @@ def test_a_rank_that_failed_is_named_with_its_last_lines(cluster: PlayedCluster)
     assert event["outcome"]["cause"]["kind"] == "non-zero-exit"
     assert event["outcome"]["cause"]["detail"].startswith(f"pod {failing}: exit code 3")
     assert event["output"] == ["node 0", "node 1", "node 2"]
-
-
-class Lines:
-    """A log that keeps what is written, and lets a thread wait for a line."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._changed = threading.Condition()
-
-    def log(self, _level: int, message: str, *args: object) -> None:
-        with self._changed:
-            self.texts.append(message % args)
-            self._changed.notify_all()
-
-    def wait_for(self, text: str) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: any(text in line for line in self.texts), timeout=20)
 
 
 def test_rank_0s_output_is_in_the_log_set_apart(cluster: PlayedCluster) -> None:
