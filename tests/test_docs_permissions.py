@@ -38,6 +38,7 @@ LEFT_OUT = {
     TRIGGERER: {
         *(("events", verb) for verb in ("list", "watch")),
         *(("nodes", verb) for verb in ("get", "list", "watch")),
+        *(("configmaps", verb) for verb in ("create", "update")),
         ("pods/log", "get"),
     },
 }

@@ -26,6 +26,7 @@ ALLOWED: list[tuple[str, str, list[str]]] = [
     ("", "pods", ["list"]),
     ("", "events", ["list"]),
     ("", "nodes", ["get"]),
+    ("", "configmaps", ["get"]),
 ]
 
 
