@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from airflow_dispatch.core.errors import DispatchError, Forbidden, Gone, NotFound, Unreachable
 from airflow_dispatch.core.identity import parse_name
+from airflow_dispatch.core.ledger import Ledger
 from airflow_dispatch.core.objects import Object
 from airflow_dispatch.core.snapshot import Site, Snapshot
 from airflow_dispatch.kube import paths
@@ -60,7 +61,7 @@ class Hub:
         self._unsynced = {resource.kind for resource in (*_REQUIRED, *_OPTIONAL, paths.NODES)}
         self._synced = asyncio.Event()
         self._nodes_wanted = asyncio.Event()
-        self._ledgers = LedgerWriter(client, namespace)
+        self._ledgers = LedgerWriter(client, namespace, self._take_ledger)
 
     async def run(self) -> None:
         """Follows all kinds until cancelled, or until something that will not pass, which every subscriber raises."""
@@ -148,6 +149,14 @@ class Hub:
         if self.store.unseen_nodes:
             self._nodes_wanted.set()
         self._ledgers.add(self.store.take_vanished())
+
+    def _take_ledger(self, found: Ledger) -> bool:
+        """Takes what a job's ledger says, for as long as there is a TrainJob to say it of; answers whether there is."""
+        if not self.store.names_of_job(found.job_id):
+            self.store.forget_ledger(found.job_id)
+            return False
+        self._wake(self.store.take_ledger(found))
+        return True
 
     def _listed(self, kind: str) -> None:
         self._unsynced.discard(kind)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -43,6 +43,9 @@ _RETRY_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 60.0
 """After an answer that no repetition mends: somebody may give the permission meanwhile."""
 
+_READ_AGAIN_SECONDS: Final = 30.0
+"""How long a confirmation may stay unseen by who watches; what admits reads it itself."""
+
 _LAST_WORDS_SECONDS: Final = 5.0
 """What a hub that ends may take to write what it has seen."""
 
@@ -52,23 +55,26 @@ async def read(client: KubeClient, namespace: str, job_id: str) -> Ledger:
     return ledger.read(await _get(client, namespace, job_id), job_id=job_id, namespace=namespace)
 
 
-async def remember(client: KubeClient, namespace: str, job_id: str, found: Mapping[str, Entry]) -> None:
-    """Adds what a job's ledger does not hold yet, by one write or none.
+async def remember(client: KubeClient, namespace: str, job_id: str, found: Mapping[str, Entry]) -> Ledger:
+    """Adds what a job's ledger does not hold yet, by one write or none; answers what it holds then.
 
     Raises :class:`Conflict` when another wrote meanwhile, and :class:`OutcomeUnknown` when the answer was lost: both
     are to be repeated.
     """
     config_map = await _get(client, namespace, job_id)
     data = ledger.remember(config_map, found, datetime.now(UTC))
-    if data is None:
-        return
-    if config_map is not None:
-        await client.replace(CONFIGMAPS, {**config_map, "data": data})
-        return
+    if config_map is None:
+        config_map = await _create(client, namespace, job_id, data or {})
+    elif data is not None:
+        config_map = await client.replace(CONFIGMAPS, {**config_map, "data": data})
+    return ledger.read(config_map, job_id=job_id, namespace=namespace)
+
+
+async def _create(client: KubeClient, namespace: str, job_id: str, data: Mapping[str, str]) -> dict[str, Any]:
     metadata = {"name": names.ledger_name(job_id), "labels": {names.LABEL_JOB_ID: job_id}}
     body = {"apiVersion": CONFIGMAPS.api, "kind": CONFIGMAPS.kind, "metadata": metadata, "data": data}
     try:
-        await client.create(CONFIGMAPS, namespace, body)
+        return await client.create(CONFIGMAPS, namespace, body)
     except AlreadyExists as error:
         raise Conflict(f"{namespace}/{metadata['name']}: made by another who watches") from error
 
@@ -99,13 +105,16 @@ class LedgerWriter:
     """Writes what a hub has seen vanish, beside its watches: they never wait for it.
 
     What can't be written is said once for as long as it is the same, and tried again; meanwhile this process alone
-    knows of it.
+    knows of it. A ledger that was written is read again from time to time, until all of it is confirmed; ``take`` gets
+    it each time, and answers whether its job is still there.
     """
 
-    def __init__(self, client: KubeClient, namespace: str) -> None:
+    def __init__(self, client: KubeClient, namespace: str, take: Callable[[Ledger], bool]) -> None:
         self._client = client
         self._namespace = namespace
+        self._take = take
         self._pending: dict[tuple[str, str], Entry] = {}
+        self._unconfirmed: set[str] = set()
         self._wanted = asyncio.Event()
         self._said: set[str] = set()
 
@@ -122,29 +131,31 @@ class LedgerWriter:
                 del self._pending[key]
 
     async def run(self) -> None:
-        """Writes for ever."""
+        """Writes, and reads again, for ever."""
+        pause: float | None = None
         while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            pause = await self._write()
-            if pause is not None:
-                await self._rest(pause * random.uniform(0.75, 1.25))  # noqa: S311 (spreads load, guards nothing)
+            await self._rest(pause)
+            if not self._pending:
+                await self._read_again()
+            pauses = [await self._write(), _READ_AGAIN_SECONDS if self._unconfirmed else None]
+            pause = min((each for each in pauses if each is not None), default=None)
 
     async def close(self) -> None:
         """Writes what is left, in some seconds at most: a job that ends may take the hub with it."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
-                while (pause := await self._write()) is not None:
+                while (pause := await self._write()) is not None and pause < _REFUSED_SECONDS:
                     await self._rest(pause)
-        except TimeoutError:
+        if self._pending:
             logger.warning("%d vanished pods could not be written before the watches ended", len(self._pending))
 
-    async def _rest(self, seconds: float) -> None:
-        """Waits before a repetition, or until there is more to write."""
+    async def _rest(self, seconds: float | None) -> None:
+        """Waits about so long, or until there is more to write."""
+        spread = random.uniform(0.75, 1.25)  # noqa: S311 (spreads load, guards nothing)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds and seconds * spread):
                 await self._wanted.wait()
-        self._wanted.set()
+        self._wanted.clear()
 
     async def _write(self) -> float | None:
         """Tries each job once; the seconds to wait before what is left is tried again, or None when nothing is."""
@@ -152,21 +163,37 @@ class LedgerWriter:
         for job_id in dict.fromkeys(job_id for job_id, _ in self._pending):
             entries = {uid: entry for (of, uid), entry in self._pending.items() if of == job_id}
             try:
-                await remember(self._client, self._namespace, job_id, entries)
+                found = await remember(self._client, self._namespace, job_id, entries)
             except (Conflict, OutcomeUnknown):
                 pauses.append(_RACE_SECONDS)
             except Unreachable as error:
                 self._complain(job_id, entries, error)
-                pauses.append(error.retry_after or _RETRY_SECONDS)
+                pauses.append(min(error.retry_after or _RETRY_SECONDS, _REFUSED_SECONDS))
             except DispatchError as error:
                 self._complain(job_id, entries, error)
                 pauses.append(_REFUSED_SECONDS)
             else:
                 self._said -= {job_id, Forbidden.__name__}
+                self._took(found)
                 for uid, entry in entries.items():
                     self._pending.pop((job_id, uid), None)
                     logger.info("pod %s vanished from node %s while it ran: noted", entry.pod, entry.node)
         return min(pauses, default=None)
+
+    async def _read_again(self) -> None:
+        """Looks whether an operator has confirmed meanwhile."""
+        for job_id in sorted(self._unconfirmed):
+            try:
+                self._took(await read(self._client, self._namespace, job_id))
+            except DispatchError as error:
+                logger.debug("the ledger of job %s could not be read: %s", job_id, error)
+
+    def _took(self, found: Ledger) -> None:
+        """It is read again for as long as anybody may confirm and somebody may want to know."""
+        if self._take(found) and (found.open or found.unreadable):
+            self._unconfirmed.add(found.job_id)
+        else:
+            self._unconfirmed.discard(found.job_id)
 
     def _complain(self, job_id: str, entries: Mapping[str, Entry], error: DispatchError) -> None:
         """A permission is missed for all jobs alike; anything else is said of each job."""

@@ -106,6 +106,10 @@ class Store:
         self._unseen_nodes |= found.node_names - self._objects["Node"].keys()
         return set(self.names_of_job(found.job_id))
 
+    def forget_ledger(self, job_id: str) -> None:
+        """Drops what a job's ledger said."""
+        self._ledgers.pop(job_id, None)
+
     # ------------------------------------------------------------ out
 
     def take_vanished(self) -> dict[str, dict[str, Entry]]:
