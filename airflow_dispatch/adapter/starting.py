@@ -19,6 +19,7 @@ from airflow_dispatch.core.errors import (
     AlreadyExists,
     Conflict,
     DispatchError,
+    Forbidden,
     InvalidJob,
     NotFound,
     Refused,
@@ -30,6 +31,7 @@ from airflow_dispatch.core.objects import Metadata, Object
 from airflow_dispatch.core.observation import Observation
 from airflow_dispatch.core.snapshot import Snapshot
 from airflow_dispatch.kube import paths
+from airflow_dispatch.kube.paths import Resource
 
 __all__ = ["check_identity", "create", "give", "source_runtime", "start", "sweep"]
 
@@ -48,6 +50,10 @@ async def start(
 async def _start(
     target: Target, job: TrainingJob, submission: int, attempt: int, annotations: Mapping[str, str]
 ) -> Observation:
+    if submission > 1:
+        selector = f"{names.LABEL_JOB_ID}={job.job_id}"
+        copies = await target.client.list(paths.RUNTIMES, target.namespace, label_selector=selector)
+        await sweep(target, copies.items, submission)
     trainjob = await _found(target, names.object_name(job.job_id, submission))
     if trainjob is None:
         snapshot = await create(target, job, submission, attempt, annotations)
@@ -55,10 +61,6 @@ async def _start(
         check_identity(target, record_of(paths.TRAINJOBS, trainjob).metadata, Submission(job.job_id, submission))
         snapshot = await read_snapshot(target, trainjob)
         await give(target, snapshot.trainjob, snapshot.runtime)
-    if submission > 1:
-        selector = f"{names.LABEL_JOB_ID}={job.job_id}"
-        copies = await target.client.list(paths.RUNTIMES, target.namespace, label_selector=selector)
-        await sweep(target, copies.items, submission)
     return classify(snapshot, datetime.now(UTC))
 
 
@@ -81,10 +83,16 @@ async def source_runtime(target: Target, name: str) -> dict[str, Any]:
     try:
         return await target.client.get(paths.RUNTIMES, name, target.namespace)
     except NotFound:
+        raise InvalidJob(f"runtime {name!r} is not known here; {await _known_runtimes(target)}") from None
+
+
+async def _known_runtimes(target: Target) -> str:
+    try:
         cluster = await target.client.list(paths.CLUSTER_RUNTIMES)
         own = await target.client.list(paths.RUNTIMES, target.namespace, label_selector=f"!{names.LABEL_JOB_ID}")
-        known = ", ".join(sorted({item.metadata.name for item in (*cluster.items, *own.items)})) or "none"
-        raise InvalidJob(f"runtime {name!r} is not known here; there are: {known}") from None
+    except Forbidden as error:
+        return f"which there are can't be said: {error}"
+    return "there are: " + (", ".join(sorted({item.metadata.name for item in (*cluster.items, *own.items)})) or "none")
 
 
 async def create(
@@ -117,20 +125,25 @@ async def create(
     except AlreadyExists as error:
         raise Conflict(f"{target.ref(body['metadata']['name'])}: made by another start meanwhile") from error
     except Refused as error:
-        await _withdraw(target, copy, error)
+        await _withdraw(target, error, (paths.RUNTIMES, copy))
         raise
     record = record_of(paths.TRAINJOBS, trainjob)
-    owned = await _own(target, copy, record)
+    try:
+        owned = await _own(target, copy, record)
+    except Forbidden as error:
+        await _withdraw(target, error, (paths.TRAINJOBS, trainjob), (paths.RUNTIMES, copy))
+        raise
     return snapshot_of(target, record, record_of(paths.RUNTIMES, owned))
 
 
-async def _withdraw(target: Target, copy: dict[str, Any], refusal: Refused) -> None:
-    """Deletes the copy for a TrainJob that was refused: a start that can't succeed leaves nothing behind."""
-    metadata = copy["metadata"]
-    try:
-        await _delete_copy(target, metadata["name"], metadata["uid"])
-    except DispatchError as error:
-        refusal.add_note(f"its runtime copy {target.ref(metadata['name'])} is left behind: {error}")
+async def _withdraw(target: Target, refusal: Refused, *made: tuple[Resource, dict[str, Any]]) -> None:
+    """Deletes what was made before a refusal: a start that can't succeed leaves nothing behind."""
+    for resource, raw in made:
+        metadata = raw["metadata"]
+        try:
+            await _delete(target, resource, metadata["name"], metadata["uid"])
+        except DispatchError as error:
+            refusal.add_note(f"its {resource.kind} {target.ref(metadata['name'])} is left behind: {error}")
 
 
 async def _copy(target: Target, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -193,11 +206,11 @@ async def sweep(target: Target, copies: Iterable[Object], submission: int) -> No
         try:
             await target.client.read(paths.TRAINJOBS, copy.metadata.name, target.namespace)
         except NotFound:
-            await _delete_copy(target, copy.metadata.name, copy.metadata.uid)
+            await _delete(target, paths.RUNTIMES, copy.metadata.name, copy.metadata.uid)
 
 
-async def _delete_copy(target: Target, name: str, uid: str) -> None:
+async def _delete(target: Target, resource: Resource, name: str, uid: str) -> None:
     try:
-        await target.client.delete(paths.RUNTIMES, name, target.namespace, uid=uid)
+        await target.client.delete(resource, name, target.namespace, uid=uid)
     except NotFound:
         return
