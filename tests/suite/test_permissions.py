@@ -36,8 +36,11 @@ LEFT_OUT = {
 }
 """What the guide says may be left out: it is missed, but ends nothing."""
 
-WRITES_LATER = ("update trainjobs", "delete trainjobs")
-"""What a worker does with a submission that is complete by then, and stays gated for the next try."""
+NEEDED_LATER = ("list jobs", "get configmaps", "update trainjobs", "delete trainjobs")
+"""What a worker needs for a submission that is complete by then, and stays for the next try."""
+
+GET = "get trainjobs"
+"""What a triggerer needs when its watch shows no such TrainJob: it asks the API server itself."""
 
 ORIGIN = TaskKey("tests", "dag", "run", "task", -1)
 
@@ -112,7 +115,7 @@ def test_a_verb_that_a_worker_lacks_is_named_and_leaves_nothing_half(missing: Ve
         if str(missing) not in ("list events", "get nodes"):
             assert refusal(workspace, WORKER, missing) in said
         async with workspace.administrator() as administrator:
-            if str(missing) in WRITES_LATER:
+            if str(missing) in NEEDED_LATER:
                 whole = await administrator.inspect(names.object_name(job.job_id, 2))
                 assert whole is not None
                 assert not whole.foreign
@@ -179,7 +182,24 @@ def test_the_documented_permissions_are_enough_for_a_triggerer(
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("missing", verbs_of(TRIGGERER), ids=str)
+def test_a_triggerer_that_may_not_get_a_trainjob_says_so_when_it_is_gone(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        (missing,) = (each for each in verbs_of(TRIGGERER) if str(each) == GET)
+        observation = await submitted(workspace, "true")
+        async with workspace.administrator() as administrator:
+            await administrator.cancel(name_of(observation))
+        async with workspace.accounts.without(TRIGGERER, missing):
+            ended, _ = await wait(workspace, monkeypatch, observation, until="never logged")
+        assert ended is not None
+        assert ended["status"] == "error"
+        assert refusal(workspace, TRIGGERER, missing) in ended["line"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("missing", [each for each in verbs_of(TRIGGERER) if str(each) != GET], ids=str)
 def test_a_verb_that_a_triggerer_lacks_is_named_and_the_job_goes_on(
     missing: Verb, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
