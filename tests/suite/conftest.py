@@ -24,8 +24,8 @@ from airflow_dispatch.kube.hub import shared_hub
 from airflow_dispatch.kube.paths import PODS
 from airflow_dispatch.localcluster import LocalCluster
 from airflow_dispatch.localcluster.client import HttpApi
-from airflow_dispatch.localcluster.resources import NAMESPACES, SERVICE_ACCOUNTS
 from airflow_dispatch.localcluster.thread import BlockingFaults, ClusterThread
+from tests.support.namespaces import create_namespace
 
 WAIT_SECONDS = 60.0
 
@@ -137,19 +137,5 @@ def workspace(cluster: ClusterThread, request: pytest.FixtureRequest) -> Workspa
 
 
 async def _create_namespace(config: ClusterConfig, name: str) -> None:
-    """Creates a namespace, and waits for its service account, without which no pod can be made there."""
     async with await HttpApi.connect(str(config.kubeconfig)) as api:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        await api.create(NAMESPACES, None, body)
-        listed = await api.list(SERVICE_ACCOUNTS, name)
-        if any(item["metadata"]["name"] == "default" for item in listed.items):
-            return
-        async with (
-            asyncio.timeout(WAIT_SECONDS),
-            contextlib.aclosing(
-                api.watch(SERVICE_ACCOUNTS, listed.resource_version, name),
-            ) as events,
-        ):
-            async for event in events:
-                if event.object["metadata"]["name"] == "default":
-                    return
+        await create_namespace(api, name)

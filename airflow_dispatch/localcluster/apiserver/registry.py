@@ -34,6 +34,7 @@ from airflow_dispatch.localcluster.clock import Clock
 from airflow_dispatch.localcluster.resources import (
     ALL,
     NAMESPACES,
+    NODES,
     PODS,
     PRIORITY_CLASSES,
     SERVICE_ACCOUNTS,
@@ -261,7 +262,8 @@ class Registry(Reads):
             raise errors.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
         if node_name := old["spec"].get("nodeName"):
             raise errors.conflict(PODS, name, f'pod {name} is already assigned to node "{node_name}"')
-        self._write(PODS, old, bound(old, node, self.clock.now()), "kube-scheduler")
+        labels = self._node_labels(node)
+        self._write(PODS, old, bound(old, node, labels, self.clock.now()), "kube-scheduler")
 
     def evict(self, namespace: str, name: str, *, uid: str | None = None, grace_period: int | None = None) -> None:
         """Evicts a pod through ``pods/eviction``: its DisruptionTarget is written, then it is deleted."""
@@ -273,6 +275,10 @@ class Registry(Reads):
         self.delete(PODS, namespace, name, grace_period=grace_period)
 
     # Steps of the above
+
+    def _node_labels(self, name: str) -> dict[str, str]:
+        node = self._find(NODES, None, name)
+        return {} if node is None else dict(node["metadata"].get("labels") or {})
 
     def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         found = self._existing(NAMESPACES, None, namespace)
@@ -315,7 +321,8 @@ class Registry(Reads):
         if dry_run or new == old:
             return clone(new)  # type: ignore[no-any-return]
         if deletion.gone(new):
-            return clone(self._remove(resource, old, new))  # type: ignore[no-any-return]
+            # The last finalizer is never seen to go: what is deleted is the state before.
+            return clone(self._remove(resource, old, old))  # type: ignore[no-any-return]
         return clone(self._write(resource, old, new, field_manager))  # type: ignore[no-any-return]
 
     def _apply(self, resource: Resource, namespace: str | None, name: str, body: Any, options: _ApplyOptions) -> Object:

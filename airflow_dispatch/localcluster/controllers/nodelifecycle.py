@@ -18,6 +18,7 @@ __all__ = ["NodeLifecycleController"]
 _LEASES: Final = "kube-node-lease"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
+_TTL: Final = "node.alpha.kubernetes.io/ttl"
 _CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -47,8 +48,9 @@ class NodeLifecycleController:
         silent_for = (self._clock.now() - self._heartbeat(node)).total_seconds()
         if silent_for >= self._grace:
             self._mark_unknown(node)
+        self._taint(key)
         node = self._registry.get(NODES, None, key)
-        self._taint(node)
+        self._annotate(node)
         if not is_true(node, "Ready"):
             self._mark_pods(node)
         left = self._grace - silent_for
@@ -85,26 +87,30 @@ class NodeLifecycleController:
             name = node["metadata"]["name"]
             self._registry.update(NODES, None, name, node, subresource="status", field_manager=self.name)
 
-    def _taint(self, node: Object) -> None:
-        """The two taints of what Ready says, the others' left alone."""
-        ready = condition(node, "Ready")
-        status = ready["status"] if ready is not None else "Unknown"
-        wanted = {"Unknown": _UNREACHABLE, "False": _NOT_READY}.get(status)
-        present = node.get("spec", {}).get("taints") or []
-        kept = [taint for taint in present if taint["key"] not in (_UNREACHABLE, _NOT_READY) or taint["key"] == wanted]
-        have = {taint["effect"] for taint in kept if taint["key"] == wanted}
-        now = timestamp(self._clock.now())
-        added = [
-            {"key": wanted, "effect": effect, "timeAdded": now}
-            for effect in ("NoSchedule", "NoExecute")
-            if wanted is not None and effect not in have
-        ]
-        if kept == present and not added:
-            return
-        node.setdefault("spec", {})["taints"] = [*kept, *added]
-        if not node["spec"]["taints"]:
-            del node["spec"]["taints"]
-        self._registry.update(NODES, None, node["metadata"]["name"], node, field_manager=self.name)
+    def _taint(self, name: str) -> None:
+        """The two taints of what Ready says, one write after the other; the others' are left alone."""
+        for effect in ("NoSchedule", "NoExecute"):
+            node = self._registry.get(NODES, None, name)
+            ready = condition(node, "Ready")
+            wanted = {"Unknown": _UNREACHABLE, "False": _NOT_READY}.get(ready["status"] if ready else "Unknown")
+            spec = node.setdefault("spec", {})
+            present = spec.get("taints") or []
+            taints = [
+                taint
+                for taint in present
+                if taint["effect"] != effect or taint["key"] not in (_UNREACHABLE, _NOT_READY) or taint["key"] == wanted
+            ]
+            if wanted and not any((taint["key"], taint["effect"]) == (wanted, effect) for taint in taints):
+                taints.append({"key": wanted, "effect": effect, "timeAdded": timestamp(self._clock.now())})
+            if taints != present:
+                spec["taints"] = taints or None
+                self._registry.update(NODES, None, name, node, field_manager=self.name)
+
+    def _annotate(self, node: Object) -> None:
+        """How long kubelets may keep ConfigMaps and Secrets: the TTL controller's annotation, 0 for small clusters."""
+        if _TTL not in (node["metadata"].get("annotations") or {}):
+            node["metadata"].setdefault("annotations", {})[_TTL] = "0"
+            self._registry.update(NODES, None, node["metadata"]["name"], node, field_manager="ttl-controller")
 
     def _mark_pods(self, node: Object) -> None:
         """Its pods are not ready any more, whatever their own kubelet last said."""

@@ -113,7 +113,9 @@ class Scheduler:
             )
         else:
             message = "no nodes available to schedule pods"
-        if change_condition(pod, "PodScheduled", "False", ("Unschedulable", message), self._clock.now()):
+        words = ("Unschedulable", message)
+        seen = {"observedGeneration": pod["metadata"]["generation"]}
+        if change_condition(pod, "PodScheduled", "False", words, self._clock.now(), **seen):
             namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
             self._registry.update(PODS, namespace, name, pod, subresource="status", field_manager=self.name)
             self._events.record(PODS, pod, "Warning", "FailedScheduling", message, action="Scheduling")
