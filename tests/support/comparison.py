@@ -21,8 +21,14 @@ Line = dict[str, Any]
 _ABSENT: Final = "(absent)"
 _GONE: Final = "(gone)"
 _HEARTBEAT: Final = re.compile(r"^status\.conditions\[\w+\]\.lastHeartbeatTime$")
-_RACE: Final = ("Pod ", "metadata.finalizers")
-"""The Job controller takes its finalizer off a pod while kubelet and collector write: either order is right."""
+_RACES: Final = re.compile(
+    r"Pod .*: metadata\.finalizers|Node .*: metadata\.annotations\.node\.alpha\.kubernetes\.io/ttl",
+)
+"""Fields that one writer changes while others change the rest, so that either order is right.
+
+The Job controller takes its finalizer off a pod while kubelet and collector write; the TTL controller annotates a new
+Node while the node controller takes its taint away.
+"""
 
 
 class _Change(NamedTuple):
@@ -48,6 +54,10 @@ class _Story:
         self._writes += 1
 
     def gone(self) -> None:
+        """What is gone has no finalizers left, whether the last one was seen to go or not."""
+        finalizers = self._values.get("metadata.finalizers", [(_ABSENT, -1)])
+        if finalizers[-1][0] != _ABSENT:
+            finalizers.append((_ABSENT, self._writes))
         self._values.setdefault("", [(_ABSENT, -1)]).append((_GONE, self._writes))
         self._writes += 1
 
@@ -138,39 +148,45 @@ def _name(obj: Any) -> str:
     metadata = obj["metadata"]
     if obj["kind"] == "Node":
         return "that changed"
-    if obj["kind"] != "Pod":
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if "batch.kubernetes.io/job-completion-index" not in labels or obj["kind"] != "Pod":
         return str(metadata["name"])
-    labels, annotations = metadata["labels"], metadata["annotations"]
     rank = labels["batch.kubernetes.io/job-completion-index"]
     restart = labels["jobset.sigs.k8s.io/restart-attempt"]
     return f"of rank {rank}, J={restart}, A={annotations.get('dispatch.phpboyscout.uk/admission')}"
 
 
-def differences(ours: Iterable[Line], theirs: Iterable[Line], left_out: str = "") -> list[str]:
+def differences(ours: Iterable[Line], theirs: Iterable[Line], left_out: Iterable[str] = ()) -> list[str]:
     """What differs, one line each.
 
-    ``ours`` is the embedded cluster's recording, ``theirs`` the real one's; an object that one of them alone has is no
-    difference when all of its name matches the pattern ``left_out``.
+    ``ours`` is the embedded cluster's recording, ``theirs`` the real one's; what one of the patterns ``left_out``
+    matches as a whole does not count.
     """
+    patterns = [re.compile(each) for each in left_out]
+    return [each for each in _differences(ours, theirs) if not any(pattern.fullmatch(each) for pattern in patterns)]
+
+
+def _differences(ours: Iterable[Line], theirs: Iterable[Line]) -> Iterator[str]:
     mine, other = _Recorded(ours), _Recorded(theirs)
-    found = []
     for name in sorted({*mine.stories, *other.stories}):
         if name in mine.stories and name in other.stories:
-            found += [f"{name}: {each}" for each in _compare(name, mine.stories[name], other.stories[name])]
-        elif not re.fullmatch(left_out, name):
-            found.append(f"{name}: only on the {'embedded' if name in mine.stories else 'real'} cluster")
-    found += [f"Event on the embedded cluster alone: {each}" for each in sorted(mine.events - other.events)]
-    found += [f"Event on the real cluster alone: {each}" for each in sorted(other.events - mine.events)]
+            yield from (f"{name}: {each}" for each in _compare(name, mine.stories[name], other.stories[name]))
+        else:
+            yield f"{name}: only on the {'embedded' if name in mine.stories else 'real'} cluster"
+    yield from (f"Event on the embedded cluster alone: {each}" for each in sorted(mine.events - other.events))
+    yield from (f"Event on the real cluster alone: {each}" for each in sorted(other.events - mine.events))
     for (act, answer), (_, wanted) in zip(mine.answers, other.answers, strict=True):
-        found += [f"answer to {act!r}: {each}" for each in _compare_fields(answer, wanted)]
-    return found
+        yield from (f"answer to {act!r}: {each}" for each in _compare_fields(answer, wanted))
 
 
 def _compare(name: str, mine: _Story, other: _Story) -> Iterator[str]:
     ours, theirs = mine.sequences, other.sequences
     yield from _compare_fields(ours, theirs)
-    alike = {field for field, values in ours.items() if values == theirs.get(field)}
-    alike -= {field for field in alike if name.startswith(_RACE[0]) and field.startswith(_RACE[1])}
+    alike = {
+        field
+        for field, values in ours.items()
+        if values == theirs.get(field) and not _RACES.fullmatch(f"{name}: {field}")
+    }
     first, second = mine.moments, other.moments
     changes = sorted((change for change in first if change.field in alike), key=first.__getitem__)
     for index, early in enumerate(changes):

@@ -53,6 +53,9 @@ def _is_tokens(value: Any) -> bool:
 
 
 def plain_object(obj: Any) -> Any:
+    """Without its identity; a Node without the port at which its kubelet serves logs to an API server outside."""
+    if obj["kind"] == "Node":
+        obj = {**obj, "status": {key: value for key, value in obj["status"].items() if key != "daemonEndpoints"}}
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _METADATA_OF_LUCK}
     return plain({**obj, "metadata": metadata})
 

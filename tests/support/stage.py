@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import aiohttp
 from yarl import URL
 
+from airflow_dispatch._sockets import Sockets
 from airflow_dispatch.localcluster.client import HttpApi
 from airflow_dispatch.localcluster.kubeconfig import read_kubeconfig
 from airflow_dispatch.localcluster.resources import (
@@ -148,13 +149,16 @@ class Stage:
             return False
         return True
 
-    async def watch(self, resource: Resource) -> None:
-        """Records one kind for ever; the list that it begins with is recorded for Nodes alone."""
-        namespace = self.namespace if resource.namespaced else None
-        listing = await self._api.list(resource, namespace)
+    async def list(self, resource: Resource) -> str:
+        """Records what there is of one kind; the version that a watch goes on from."""
+        listing = await self._api.list(resource, self.namespace if resource.namespaced else None)
         for obj in listing.items:
             self._note("ADDED", obj)
-        version = listing.resource_version
+        return listing.resource_version
+
+    async def watch(self, resource: Resource, version: str) -> None:
+        """Records what becomes of one kind, for ever."""
+        namespace = self.namespace if resource.namespaced else None
         while True:
             async with contextlib.aclosing(self._api.watch(resource, version, namespace)) as events:
                 async for event in events:
@@ -216,14 +220,18 @@ async def stage(cluster: ClusterThread, namespace: str) -> AsyncIterator[Stage]:
     """A fresh namespace, watched as long as the block runs."""
     connection = read_kubeconfig(cluster.kubeconfig)
     headers = {"Authorization": f"Bearer {connection.token}"}
-    connector = aiohttp.TCPConnector(ssl=connection.tls() or True)
+    sockets = Sockets()
+    connector = aiohttp.TCPConnector(ssl=connection.tls() or True, socket_factory=sockets.make)
     async with (
+        contextlib.AsyncExitStack() as stack,
         await HttpApi.connect(cluster.kubeconfig) as api,
         aiohttp.ClientSession(headers=headers, connector=connector) as session,
     ):
+        stack.push_async_callback(sockets.close)
         await create_namespace(api, namespace)
         made = Stage(cluster, namespace, api, session)
-        watches = [asyncio.create_task(made.watch(resource)) for resource in WATCHED]
+        versions = {resource: await made.list(resource) for resource in WATCHED}
+        watches = [asyncio.create_task(made.watch(*each)) for each in versions.items()]
         try:
             yield made
         finally:

@@ -10,6 +10,7 @@ from airflow_dispatch.localcluster.apiserver.objects import Object
 from airflow_dispatch.localcluster.resources import (
     JOBS,
     NAMESPACES,
+    NODES,
     PODS,
     PRIORITY_CLASSES,
     SECRETS,
@@ -22,7 +23,8 @@ __all__ = ["DEFAULT_TOLERATION_SECONDS", "apply_defaults", "quality_of_service"]
 DEFAULT_TOLERATION_SECONDS: Final = 300
 """How long a pod tolerates a Node that is not ready or unreachable, when it says nothing itself."""
 
-_TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_TOLERATED: Final = (_NOT_READY, "node.kubernetes.io/unreachable")
 
 
 def apply_defaults(resource: Resource, obj: Object, *, toleration_seconds: int) -> None:
@@ -32,6 +34,11 @@ def apply_defaults(resource: Resource, obj: Object, *, toleration_seconds: int) 
     elif resource == JOBS:
         _default_pod_spec(obj.setdefault("spec", {}).setdefault("template", {}).setdefault("spec", {}))
         obj["status"] = {}
+    elif resource == NODES:
+        # Nothing is placed on a new Node until the node controller has seen that it is ready.
+        taints = obj.setdefault("spec", {}).setdefault("taints", [])
+        if not any((taint["key"], taint["effect"]) == (_NOT_READY, "NoSchedule") for taint in taints):
+            taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
     elif resource == NAMESPACES:
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
         obj["spec"] = {"finalizers": ["kubernetes"]}

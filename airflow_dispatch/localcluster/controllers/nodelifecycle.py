@@ -18,6 +18,8 @@ __all__ = ["NodeLifecycleController"]
 _LEASES: Final = "kube-node-lease"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_OWN_TAINTS: Final = (_UNREACHABLE, _NOT_READY, _UNSCHEDULABLE)
 _TTL: Final = "node.alpha.kubernetes.io/ttl"
 _CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -88,20 +90,20 @@ class NodeLifecycleController:
             self._registry.update(NODES, None, name, node, subresource="status", field_manager=self.name)
 
     def _taint(self, name: str) -> None:
-        """The two taints of what Ready says, one write after the other; the others' are left alone."""
+        """The taints of what Ready and ``unschedulable`` say, those against placing first; the others' stay."""
         for effect in ("NoSchedule", "NoExecute"):
             node = self._registry.get(NODES, None, name)
-            ready = condition(node, "Ready")
-            wanted = {"Unknown": _UNREACHABLE, "False": _NOT_READY}.get(ready["status"] if ready else "Unknown")
             spec = node.setdefault("spec", {})
+            wanted = _taints_for(node, effect)
             present = spec.get("taints") or []
             taints = [
                 taint
                 for taint in present
-                if taint["effect"] != effect or taint["key"] not in (_UNREACHABLE, _NOT_READY) or taint["key"] == wanted
+                if taint["effect"] != effect or taint["key"] not in _OWN_TAINTS or taint["key"] in wanted
             ]
-            if wanted and not any((taint["key"], taint["effect"]) == (wanted, effect) for taint in taints):
-                taints.append({"key": wanted, "effect": effect, "timeAdded": timestamp(self._clock.now())})
+            have = {taint["key"] for taint in taints if taint["effect"] == effect}
+            now = timestamp(self._clock.now())
+            taints += [{"key": key, "effect": effect, "timeAdded": now} for key in wanted if key not in have]
             if taints != present:
                 spec["taints"] = taints or None
                 self._registry.update(NODES, None, name, node, field_manager=self.name)
@@ -126,3 +128,12 @@ class NodeLifecycleController:
                 PODS, metadata["namespace"], metadata["name"], pod, subresource="status", field_manager=self.name
             )
             self._events.record(PODS, pod, "Warning", "NodeNotReady", "Node is not ready")
+
+
+def _taints_for(node: Object, effect: str) -> list[str]:
+    """The keys of the taints with this effect that a Node should have."""
+    ready = condition(node, "Ready")
+    status = ready["status"] if ready is not None else "Unknown"
+    wanted = {"Unknown": [_UNREACHABLE], "False": [_NOT_READY]}.get(status, [])
+    cordoned = effect == "NoSchedule" and node["spec"].get("unschedulable")
+    return [*wanted, _UNSCHEDULABLE] if cordoned else wanted

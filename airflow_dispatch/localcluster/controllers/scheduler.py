@@ -145,8 +145,7 @@ def _problems(pod: Object, node: Object, used: Counter[str]) -> Iterator[_Proble
         return
     for taint in spec.get("taints") or ():
         if taint["effect"] in _EFFECTS and not tolerates(pod, taint):
-            shown = f"{{{taint['key']}: {taint.get('value', '')}}}"
-            yield _Problem(f"node(s) had untolerated taint(s): {shown}", lasting=True)
+            yield _Problem("node(s) had untolerated taint(s)", lasting=True)
             return
     if not selects(pod, node):
         yield _Problem("node(s) didn't match Pod's node affinity/selector", lasting=True)
