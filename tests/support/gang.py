@@ -5,20 +5,22 @@ The acts are those of the contract's sections 9, 10 and 12, as in the recordings
 
 from __future__ import annotations
 
-import copy
 import functools
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from airflow_dispatch.core import manifest, names
 from airflow_dispatch.core.identity import parse_job_id
 from airflow_dispatch.core.job import TrainingJob
+from airflow_dispatch.localcluster.kubelet import PYTHON_IMAGE
 from airflow_dispatch.localcluster.resources import JOBS, JOBSETS, PODS, TRAINING_RUNTIMES, TRAINJOBS
 from airflow_dispatch.localcluster.runtimes import SAFE_RUNTIME, shipped_runtimes
 from tests.support.stage import Stage
 
-__all__ = ["JOB_ID", "NAME", "RUNS_UNTIL_TOLD", "Gang", "true_conditions"]
+__all__ = ["JOB_ID", "NAME", "RUNS_UNTIL_TOLD", "Gang", "Scenario", "reasons", "running", "true_conditions"]
 
 Object = dict[str, Any]
+Scenario = Callable[[Stage], Awaitable[None]]
 
 JOB_ID: Final = parse_job_id("01K6NJRFAE13R8H0C3SWZGBJ7R")
 NAME: Final = names.object_name(JOB_ID, 1)
@@ -28,12 +30,15 @@ RUNS_UNTIL_TOLD: Final = ("sleep", "600")
 class Gang:
     """One TrainJob of two ranks, and what a scenario does with it."""
 
-    def __init__(self, stage: Stage, argv: tuple[str, ...] = RUNS_UNTIL_TOLD, **fields: Any) -> None:
+    def __init__(
+        self, stage: Stage, argv: tuple[str, ...] = RUNS_UNTIL_TOLD, *, runtime: str = SAFE_RUNTIME, **fields: Any
+    ) -> None:
         self.stage = stage
         self._job = TrainingJob.validated(
             job_id=JOB_ID,
             argv=argv,
-            runtime=SAFE_RUNTIME,
+            runtime=runtime,
+            image=PYTHON_IMAGE,
             **{"num_nodes": 2, "resources_per_node": {"cpu": "1", "memory": "256Mi"}, **fields},
         )
 
@@ -41,7 +46,8 @@ class Gang:
 
     async def start(self, failure_policy: Object | None = None) -> None:
         """Creates runtime copy and TrainJob, gated, and notes the JobSet's UID."""
-        runtime = copy.deepcopy(shipped_runtimes()[0])
+        shipped = {runtime["metadata"]["name"]: runtime for runtime in shipped_runtimes()}
+        runtime = shipped[self._job.runtime]
         runtime["metadata"]["resourceVersion"] = "1"
         if failure_policy is not None:
             runtime["spec"]["template"]["spec"]["failurePolicy"] = failure_policy
@@ -53,8 +59,7 @@ class Gang:
         await self.stage.change(
             "own the runtime copy", TRAINING_RUNTIMES, NAME, lambda obj: obj["metadata"].update(ownerReferences=owners)
         )
-        await self.stage.until("the JobSet's Job is there, suspended", lambda: self.stage.objects(JOBS))
-        await self.stage.still()
+        await self.stage.until("Trainer counts the Job as suspended", lambda: self._counted("suspended"))
         uid = self.stage.objects(JOBSETS)[0]["metadata"]["uid"]
         await self.annotate("first sight of the JobSet: write jobset-uid", **{names.ANNOTATION_JOBSET_UID: uid})
 
@@ -147,13 +152,26 @@ class Gang:
             if pod["metadata"]["labels"][names.LABEL_RESTART_ATTEMPT] == restart
             and "deletionTimestamp" not in pod["metadata"]
         ]
-        jobs = self.stage.objects(JOBS)
-        return phases.count("Running") == 2 and bool(jobs) and jobs[0].get("status", {}).get("ready") == 2
+        return phases.count("Running") == 2 and self._counted("ready") and self._counted("active")
+
+    def _counted(self, what: str) -> bool:
+        """Trainer counts the one Job among these: what pods, Job and JobSet had to say has come to the TrainJob."""
+        counts = [
+            each for obj in self.stage.objects(TRAINJOBS) for each in obj.get("status", {}).get("jobsStatus") or ()
+        ]
+        return [each[what] for each in counts] == [1]
 
     async def ends(self, kind: str) -> None:
-        """The TrainJob has ended, and nobody writes any more."""
+        """The TrainJob has ended, no pod is on its way out, and nobody writes any more."""
         await self.stage.until(f"trainjobs {kind}=True", lambda: kind in true_conditions(self.stage.objects(TRAINJOBS)))
+        await self.nothing_terminates()
+
+    async def nothing_terminates(self) -> None:
+        await self.stage.until("no pod terminates", lambda: not self._terminating())
         await self.stage.still()
+
+    def _terminating(self) -> list[Object]:
+        return [pod for pod in self.stage.objects(PODS) if "deletionTimestamp" in pod["metadata"]]
 
     async def nothing_remains(self) -> None:
         await self.stage.until("no pod remains", lambda: not self.stage.objects(PODS))
@@ -164,3 +182,19 @@ def true_conditions(objects: list[Object]) -> set[str]:
     """The types of all conditions that are True."""
     conditions = [each for obj in objects for each in obj.get("status", {}).get("conditions") or ()]
     return {each["type"] for each in conditions if each["status"] == "True"}
+
+
+def reasons(obj: Object) -> list[str]:
+    """The reasons of all conditions that have one."""
+    return [each["reason"] for each in obj.get("status", {}).get("conditions") or () if each.get("reason")]
+
+
+async def running(
+    stage: Stage, argv: tuple[str, ...] = RUNS_UNTIL_TOLD, failure_policy: Object | None = None, **fields: Any
+) -> Gang:
+    """A gang that was started gated, and opened, and now runs."""
+    gang = Gang(stage, argv, **fields)
+    await gang.start(failure_policy)
+    await gang.open()
+    await gang.runs()
+    return gang

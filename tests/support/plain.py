@@ -26,6 +26,7 @@ _OF_LUCK: Final = (
 _INSTANCE: Final = re.compile(r"^([a-z-]+?)-[^-]+$")
 _TOKEN: Final = re.compile(r"^kube-api-access-")
 _WITHOUT_ENDPOINTS: Final = ("Service", "Endpoints")
+_SKIPPED: Final = "skip schedule deleting pod"
 _COUNTS_AND_TIMES: Final = ("metadata", "count", "series", "firstTimestamp", "lastTimestamp", "eventTime")
 
 
@@ -70,8 +71,11 @@ def plain_event(event: Any) -> Any:
 
 
 def is_left_out(event: Any) -> bool:
-    """Whether an Event tells of something that the embedded cluster does not have: endpoints of Services."""
-    return event["involvedObject"]["kind"] in _WITHOUT_ENDPOINTS
+    """Whether an Event tells of what the embedded cluster does not have.
+
+    Endpoints of Services; and a scheduler that now and then takes up a pod which has just been deleted, and says so.
+    """
+    return event["involvedObject"]["kind"] in _WITHOUT_ENDPOINTS or event["message"].startswith(_SKIPPED)
 
 
 def fields_of(value: Any, path: str = "") -> Fields:

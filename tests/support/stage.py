@@ -39,7 +39,7 @@ Object = dict[str, Any]
 
 WATCHED: Final = (TRAINJOBS, TRAINING_RUNTIMES, JOBSETS, JOBS, PODS, EVENTS, NODES)
 WAIT_SECONDS: Final = 90.0
-STILL_SECONDS: Final = 1.5
+STILL_SECONDS: Final = 2.0
 """The Job controller of Kubernetes gathers what pods report for one second before it writes."""
 
 _CONFLICT: Final = 409
