@@ -19,7 +19,7 @@ make_venv = $(PYTHON) -m venv $(1) && $(1)/bin/pip install --quiet --upgrade 'pi
 install = $(1)/bin/pip install --quiet
 endif
 
-.PHONY: demo test test-real check bench
+.PHONY: demo test test-real check bench docs
 
 demo: $(VENV)/.ready
 	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(DAG),--dag $(DAG))
@@ -37,6 +37,10 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The reference pages that are made from the code and the recordings.
+docs: $(VENV)/.ready
+	$(BIN)/python -m tests.support.reference
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m bench

@@ -13,6 +13,7 @@ from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
 from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_name
 from airflow_dispatch.core.objects import Condition, Job, Metadata, TrainJob, Workload
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import CapturedPod, NodeView, Site, Snapshot
 
 
@@ -208,6 +209,14 @@ class Facts:
         return self.snapshot.node_of(view.pod)
 
 
+@implements(
+    Row(
+        "6.4",
+        "current",
+        "the pods, live or captured, with the highest A + J; on a tie those with the higher A. A is the admission that "
+        "dispatch counts, J JobSet's restarts. A pod without either belongs to none",
+    )
+)
 def current_execution(pods: Iterable[PodView]) -> list[PodView]:
     """The pods with the highest R = A + J, the higher A on a tie; a pod that lacks either counts towards none."""
     counted = [(view, view.counters) for view in pods]
