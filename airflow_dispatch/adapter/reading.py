@@ -92,8 +92,9 @@ def snapshot_in(target: Target, store: Store, trainjob: dict[str, Any]) -> Snaps
     store.apply("MODIFIED", paths.TRAINJOBS.kind, record_of(paths.TRAINJOBS, trainjob))
     name = trainjob["metadata"]["name"]
     snapshot = store.snapshot(name)
-    if snapshot is None:
-        raise Refused(f"{target.ref(name)}: the TrainJob is not of the shape that Trainer documents")
+    if snapshot is None or snapshot.trainjob.problem:
+        problem = snapshot.trainjob.problem if snapshot is not None else "it has no name"
+        raise Refused(f"{target.ref(name)}: the TrainJob is not of the shape that Trainer documents: {problem}")
     return snapshot
 
 
@@ -105,7 +106,8 @@ def record_of(resource: Resource, raw: dict[str, Any]) -> Object:
 def with_trainjob(snapshot: Snapshot, raw: dict[str, Any]) -> Snapshot:
     """The snapshot with its TrainJob as an update answered it."""
     record = record_of(paths.TRAINJOBS, raw)
-    return msgspec.structs.replace(snapshot, trainjob=record) if isinstance(record, TrainJob) else snapshot
+    readable = isinstance(record, TrainJob) and not record.problem
+    return msgspec.structs.replace(snapshot, trainjob=record) if readable else snapshot
 
 
 async def _read_one(target: Target, resource: Resource, name: str) -> list[Object]:

@@ -29,10 +29,12 @@ BETWEEN_MARKS: Final = {
 _HAND_EDITED = "somebody has to edit the object by hand"
 _REAL_KUBELET = "only a real kubelet's admission refuses a pod so"
 _OTHER_RUNTIME = "the recorded containers do not end so"
+_NEVER_ODD = "the real API server keeps every shape"
 _SLOW = "the recorded controllers were never that slow"
 
 UNRECORDED: Final = {
     "3/unknown-condition": "Trainer 2.3 has no further condition",
+    "3/unreadable": _NEVER_ODD,
     "4/deadline": "no recording has a time limit",
     "4/runtime": "Trainer 2.3 refuses such a TrainJob at its creation",
     "4/pods-without-finding": "every recorded gang failed by a pod",
@@ -63,6 +65,7 @@ UNRECORDED: Final = {
     "7/floor": _HAND_EDITED,
     "7/pods": _HAND_EDITED,
     "7/hold": _HAND_EDITED,
+    "8/unreadable": _NEVER_ODD,
     "8/deleted": "Background deletion takes a TrainJob away at once; one with a finalizer lingers",
     "8/gate-without-effect": "in k26 the gate feature is off too, but the admission check still holds the job back",
     "8/no-jobset": _SLOW,

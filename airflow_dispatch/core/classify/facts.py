@@ -12,7 +12,7 @@ from airflow_dispatch.core.classify.patch import PodPatch, pod_patch
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
 from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_name
-from airflow_dispatch.core.objects import Condition, Job, Metadata, TrainJob, Workload
+from airflow_dispatch.core.objects import Condition, Job, Metadata, Object, TrainJob, Workload
 from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import CapturedPod, NodeView, Site, Snapshot
 
@@ -139,6 +139,15 @@ class Facts:
         """``status.restarts`` of the JobSet: the J of the pods that it makes now."""
         status = self.snapshot.jobset.status if self.snapshot.jobset is not None else None
         return (status.restarts if status is not None else None) or 0
+
+    @cached_property
+    def unreadable(self) -> list[str]:
+        """Of each object that could be read in part only: ``<kind> <name> can't be read in full: <problem>``."""
+        snapshot = self.snapshot
+        read: list[Object | None] = [self.trainjob, snapshot.jobset, snapshot.runtime, self.workload]
+        read += [*snapshot.jobs, *snapshot.pods, *snapshot.nodes.values()]
+        odd = ((type(each).__name__, each.metadata.name, each.problem) for each in read if each and each.problem)
+        return [f"{kind} {name} can't be read in full: {problem}" for kind, name, problem in sorted(odd)]
 
     # ------------------------------------------------------------ the Jobs
 

@@ -187,7 +187,20 @@ def restarting(facts: Facts, _state: State) -> Iterator[str]:
         yield f"JobSet restarting: {words_of(found)}"
 
 
+@implements(
+    Row(
+        "8",
+        "unreadable",
+        "a part of an object is not of the documented shape, and was left out",
+        details=("<kind> <name> can't be read in full: <problem>",),
+    )
+)
+def unreadable(facts: Facts, _state: State) -> Iterator[str]:
+    yield from facts.unreadable
+
+
 ROWS: Final[tuple[Callable[[Facts, State], Iterator[str]], ...]] = (
+    unreadable,
     deleted,
     gates,
     workload,

@@ -155,7 +155,7 @@ def rule(facts: Facts) -> Ruling:
     """The ruling of the first rule that matches, with TrainJob conditions that no rule knows when it names no cause."""
     matching = next((found for each in RULES if (found := each(facts)) is not None), None)
     ruling = matching if matching is not None else everything_else(facts)
-    unknown = unknown_conditions(facts, ruling.cause)
+    unknown = unknown_conditions(facts, ruling.cause) or unreadable(facts, ruling.cause)
     return ruling._replace(cause=unknown) if unknown is not None else ruling
 
 
@@ -181,6 +181,23 @@ def unknown_conditions(facts: Facts, cause: Cause) -> Cause | None:
         return None
     detail = join([cause.detail, *(f"TrainJob {each.type}: {words_of(each)}" for each in unknown)])
     return Cause(kind=CauseKind.UNKNOWN, detail=detail, at=unknown[0].last_transition_time)
+
+
+@implements(
+    Row(
+        "3",
+        "unreadable",
+        "the rules name no cause, and a part of an object is not of the documented shape; the notes say it",
+        (CauseKind.UNKNOWN,),
+        Provenance.NONE,
+        ("<detail>",),
+        cause="unknown; the state stays",
+    )
+)
+def unreadable(facts: Facts, cause: Cause) -> Cause | None:
+    """A cause that nothing names may stand in what could not be read."""
+    odd = cause.kind is CauseKind.NONE and facts.unreadable
+    return Cause(kind=CauseKind.UNKNOWN, detail=cause.detail) if odd else None
 
 
 def _completed(condition: Condition) -> Cause:
