@@ -141,13 +141,13 @@ class Facts:
         return (status.restarts if status is not None else None) or 0
 
     @cached_property
-    def unreadable(self) -> list[str]:
+    def odd(self) -> list[str]:
         """Of each object that could be read in part only: ``<kind> <name> can't be read in full: <problem>``."""
         snapshot = self.snapshot
         read: list[Object | None] = [self.trainjob, snapshot.jobset, snapshot.runtime, self.workload]
         read += [*snapshot.jobs, *snapshot.pods, *snapshot.nodes.values()]
-        odd = ((type(each).__name__, each.metadata.name, each.problem) for each in read if each and each.problem)
-        return [f"{kind} {name} can't be read in full: {problem}" for kind, name, problem in sorted(odd)]
+        found = ((type(each).__name__, each.metadata.name, each.problem) for each in read if each and each.problem)
+        return [f"{kind} {name} can't be read in full: {problem}" for kind, name, problem in sorted(found)]
 
     # ------------------------------------------------------------ the Jobs
 

@@ -196,7 +196,7 @@ def restarting(facts: Facts, _state: State) -> Iterator[str]:
     )
 )
 def unreadable(facts: Facts, _state: State) -> Iterator[str]:
-    yield from facts.unreadable
+    yield from facts.odd
 
 
 ROWS: Final[tuple[Callable[[Facts, State], Iterator[str]], ...]] = (

@@ -196,7 +196,7 @@ def unknown_conditions(facts: Facts, cause: Cause) -> Cause | None:
 )
 def unreadable(facts: Facts, cause: Cause) -> Cause | None:
     """A cause that nothing names may stand in what could not be read."""
-    odd = cause.kind is CauseKind.NONE and facts.unreadable
+    odd = cause.kind is CauseKind.NONE and facts.odd
     return Cause(kind=CauseKind.UNKNOWN, detail=cause.detail) if odd else None
 
 
