@@ -19,13 +19,14 @@ _PROBE_JOB_ID: Final = "00000000000000000000000000"
 _NEEDED: Final[tuple[tuple[Resource, str, tuple[str, ...]], ...]] = (
     (paths.TRAINJOBS, "", ("get", "list", "watch", "create", "update", "delete")),
     (paths.RUNTIMES, "", ("get", "list", "watch", "create", "update", "delete")),
-    (paths.JOBSETS, "", ("get", "list", "watch")),
+    (paths.JOBSETS, "", ("list", "watch")),
     (paths.JOBS, "", ("list", "watch")),
     (paths.PODS, "", ("list", "watch")),
     (paths.PODS, "log", ("get",)),
     (paths.EVENTS, "", ("list", "watch")),
     (paths.CLUSTER_RUNTIMES, "", ("get",)),
     (paths.NODES, "", ("get",)),
+    (paths.CONFIGMAPS, "", ("get", "create", "update")),
 )
 
 

@@ -11,7 +11,7 @@ from airflow_dispatch.core.classify.conditions import condition, true
 from airflow_dispatch.core.classify.patch import PodPatch, pod_patch
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
-from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_name
+from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_gates, parse_name
 from airflow_dispatch.core.objects import Condition, Job, Metadata, Object, TrainJob, Workload
 from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import CapturedPod, NodeView, Site, Snapshot
@@ -199,7 +199,7 @@ class Facts:
         return [
             view
             for identity, view in known.items()
-            if identity in remembered or may_have_outlived(view, self.node_now(view))
+            if identity not in self.snapshot.confirmed and may_have_outlived(view, self.node_now(view))
         ]
 
     @cached_property
@@ -237,8 +237,7 @@ def current_execution(pods: Iterable[PodView]) -> list[PodView]:
 
 
 def _gates(metadata: Metadata) -> list[str]:
-    text = metadata.annotation(names.ANNOTATION_KUEUE_GATED_BY) or ""
-    return [gate for each in text.split(",") if (gate := each.strip())]
+    return parse_gates(metadata.annotation(names.ANNOTATION_KUEUE_GATED_BY))
 
 
 def _identity(metadata: Metadata) -> str:
@@ -246,5 +245,5 @@ def _identity(metadata: Metadata) -> str:
 
 
 def _captured(pods: Iterable[CapturedPod], live: set[str]) -> list[PodView]:
-    views = {_identity(each.pod.metadata): PodView(each.pod, each.node, live=False) for each in pods}
+    views = {_identity(each.pod.metadata): PodView.of(each) for each in pods}
     return [view for identity, view in views.items() if identity not in live]
