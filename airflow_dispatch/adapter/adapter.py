@@ -64,6 +64,10 @@ class Adapter:
         """Everything of a job: its TrainJobs, lowest submission first, then orphans."""
         return await finding.find(self._target, job_id)
 
+    async def find_all(self) -> list[Observation]:
+        """Everything of every job in the namespace."""
+        return await finding.find_all(self._target)
+
     async def inspect(self, ref_or_name: str) -> Observation | None:
         """One object by reference or name, or None."""
         return await finding.inspect(self._target, ref_or_name)

@@ -6,12 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from airflow_dispatch.cli import local
-from airflow_dispatch.cli.exits import Exit, Failure
+from airflow_dispatch.cli import classify, local, replay
+from airflow_dispatch.cli.exits import Exit, Failure, exit_of
+from airflow_dispatch.core.errors import DispatchError
 
 __all__ = ["main"]
 
-_COMMANDS = (local,)
+_COMMANDS = (classify, replay, local)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Failure as failure:
         sys.stderr.write(f"airflow-dispatch: {failure}\n")
         return failure.code
+    except DispatchError as error:
+        sys.stderr.write(f"airflow-dispatch: {error}\n")
+        return exit_of(error)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     return code

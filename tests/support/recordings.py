@@ -1,4 +1,4 @@
-"""Replays the recordings of ``tests/golden``: what real controllers wrote, folded up to a mark."""
+"""The recordings of ``tests/golden``: what real controllers wrote, what was done to them, and what is expected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 import gzip
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,15 +41,6 @@ class Recording(NamedTuple):
         (found,) = (line["t"] for line in self.lines if line.get("mark") == mark)
         return float(found)
 
-    def clock(self, seconds: float) -> datetime:
-        """The cluster's clock; known to a second, from what was created while the recording ran."""
-        starts = (
-            datetime.fromisoformat(line["object"]["metadata"]["creationTimestamp"]) - timedelta(seconds=line["t"])
-            for line in self.lines
-            if line.get("event") == "ADDED" and line["object"]["kind"] == "TrainJob"
-        )
-        return max(starts) + timedelta(seconds=seconds)
-
     def events(self, until: float) -> Iterator[tuple[str, dict[str, Any]]]:
         """The watch events up to a time: type and object."""
         yield from ((line["event"], line["object"]) for line in self.lines if "event" in line and line["t"] <= until)
@@ -66,9 +56,14 @@ def expectations(mode: str) -> list[Expectation]:
     ]
 
 
+def path_of(mode: str, scenario: str) -> Path:
+    """Where a recording lies."""
+    return GOLDEN / mode / f"{scenario}.jsonl.gz"
+
+
 @functools.cache
 def recording(mode: str, scenario: str) -> Recording:
     """One recording; it is kept, since several marks read it."""
-    with gzip.open(GOLDEN / mode / f"{scenario}.jsonl.gz", "rt") as file:
+    with gzip.open(path_of(mode, scenario), "rt") as file:
         head, *lines = (json.loads(line) for line in file)
     return Recording(head, tuple(lines))
