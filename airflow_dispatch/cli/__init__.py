@@ -6,13 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from airflow_dispatch.cli import classify, local, replay
+from airflow_dispatch.cli import acting, classify, local, reading, replay, start, watch
 from airflow_dispatch.cli.exits import Exit, Failure, exit_of
 from airflow_dispatch.core.errors import DispatchError
 
 __all__ = ["main"]
 
-_COMMANDS = (classify, replay, local)
+_COMMANDS = (classify, reading, watch, start, acting, replay, local)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from airflow_dispatch.core.explain import hints, sentence
+from airflow_dispatch.core.explain import lines
 from airflow_dispatch.core.observation import CauseKind, Observation, State
 
-__all__ = ["add_output_option", "as_json", "failed", "note", "say", "show", "time_of"]
+__all__ = ["Story", "add_output_option", "failed", "note", "say", "show", "time_of"]
 
 _FORMATS: Final = ("text", "json")
 
@@ -23,20 +23,34 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def as_json(options: argparse.Namespace) -> bool:
-    """Programs read it."""
-    return bool(options.output == "json")
-
-
-def show(options: argparse.Namespace, observations: Iterable[Observation], *, prefix: str = "") -> None:
+def show(options: argparse.Namespace, observations: Iterable[Observation]) -> None:
     """Prints observations; in text each with what can be done about it."""
+    story = Story(options)
     for seen in observations:
-        if as_json(options):
+        story.tell(seen)
+
+
+class Story:
+    """Prints the observations of objects as they follow each other: in text, how long each state has lasted."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._json = options.output == "json"
+        self._last: dict[tuple[str, str], tuple[Observation, datetime | None]] = {}
+
+    def tell(self, seen: Observation, *, prefix: str = "") -> None:
+        """Prints one that is not yet known; one that equals the last one of its object is passed over."""
+        key = (seen.ref, seen.uid)
+        previous, since = self._last.get(key, (None, None))
+        if previous == seen:
+            return
+        self._last[key] = seen, since if previous is not None and previous.state is seen.state else seen.seen_at
+        if self._json:
             say(seen.to_json().decode())
-            continue
-        say(f"{prefix}{seen.ref}  {sentence(seen)}")
-        for hint in hints(seen):
-            say(f"{' ' * len(prefix)}  {hint}")
+            return
+        first, *rest = lines(seen, previous, since)
+        say(f"{prefix}{seen.ref}  {first.text}")
+        for each in rest:
+            say(f"{' ' * len(prefix)}{each.text}")
 
 
 def failed(seen: Observation) -> bool:

@@ -6,7 +6,7 @@ import argparse
 
 from airflow_dispatch.cli.exits import Exit
 from airflow_dispatch.cli.files import read_file
-from airflow_dispatch.cli.printing import add_output_option, note, show
+from airflow_dispatch.cli.printing import Story, add_output_option, note, show
 from airflow_dispatch.core.errors import InvalidFile
 from airflow_dispatch.kube.observing import observations
 from airflow_dispatch.recording.format import Recording, parse
@@ -34,8 +34,9 @@ def _run(options: argparse.Namespace) -> int:
     except InvalidFile as error:
         raise InvalidFile(f"{options.file}: {error}") from error
     if options.all:
+        story = Story(options)
         for change in changes(recording, until):
-            show(options, [change.observation], prefix=f"{change.t:8.1f} s  ")
+            story.tell(change.observation, prefix=f"{change.t:8.1f} s  ")
     else:
         _show_end(options, recording, until)
     return Exit.DONE
