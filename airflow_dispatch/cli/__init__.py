@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
-from airflow_dispatch.cli import acting, classify, local, reading, replay, start, watch
+from airflow_dispatch.cli import acting, classify, local, reading, record, replay, start, watch
 from airflow_dispatch.cli.exits import Exit, Failure, exit_of
 from airflow_dispatch.core.errors import DispatchError
 
 __all__ = ["main"]
 
-_COMMANDS = (classify, reading, watch, start, acting, replay, local)
+_COMMANDS = (classify, reading, watch, start, acting, record, replay, local)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,4 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exit_of(error)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read has heard enough. The interpreter flushes standard output once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
     return code

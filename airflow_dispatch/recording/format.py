@@ -18,13 +18,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
 from airflow_dispatch.core.errors import InvalidFile
 
-__all__ = ["Head", "Line", "Recording", "encode", "parse"]
+__all__ = ["EventType", "Head", "Line", "Recording", "encode", "named", "parse"]
+
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,8 +48,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Any other line; ``object`` is the whole object as it came, in JSON."""
 
-    t: float
-    event: Literal["ADDED", "MODIFIED", "DELETED"] | None = None
+    t: Seconds
+    event: EventType | None = None
     object: msgspec.Raw = msgspec.Raw(b"")
     mark: str | None = None
     act: str | None = None
@@ -93,8 +99,8 @@ class Recording(NamedTuple):
         if times:
             return times[0]
         try:
-            return float(until)
-        except ValueError:
+            return msgspec.convert(until, Seconds, strict=False)
+        except msgspec.ValidationError:
             marks = [f"{line.mark!r} ({line.t:g} s)" for line in self.lines if line.mark is not None]
             known = ", ".join(marks) or "none"
             raise InvalidFile(f"{until!r} is neither a number of seconds nor a mark; marks: {known}") from None

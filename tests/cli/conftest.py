@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from airflow_dispatch.localcluster.resources import PODS
 from airflow_dispatch.localcluster.thread import ClusterThread
 
 WAIT_SECONDS = 30.0
+EXECUTABLE = Path(sys.executable).parent / "airflow-dispatch"
 JOB = {"argv": ["sleep", "60"], "runtime": "torch-distributed", "num_nodes": 2}
 
 
@@ -61,6 +63,13 @@ class CommandLine:
         """The observations of a command that must succeed."""
         said = self(*arguments, "--output", "json")
         assert said.code == Exit.DONE, said
+        return said.observations
+
+    def json_without_cluster(self, *arguments: str) -> list[dict[str, Any]]:
+        """As :meth:`json`, of a command that needs no cluster."""
+        code = main([*arguments, "--output", "json"])
+        said = Said(code, *self.capsys.readouterr())
+        assert (said.code, said.err) == (Exit.DONE, "")
         return said.observations
 
     def file(self, content: object) -> str:

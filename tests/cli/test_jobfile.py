@@ -77,8 +77,8 @@ def test_every_field_of_a_job_is_a_key() -> None:
         ("argv: [a]\nruntime: torch\ncredentials: [b]", "credentials[0] must be a mapping"),
         ("argv: [a]\nruntime: torch\ncredentials: [{secret: b}]", "credentials[0] needs secret and mount_path"),
         (
-            "argv: [a]\nruntime: torch\ncredentials: [{secret: b, path: c}]",
-            "credentials[0].path is no key here, did you mean mount_path?; keys are secret, mount_path",
+            "argv: [a]\nruntime: torch\ncredentials: [{secret: b, mountPath: c}]",
+            "credentials[0].mountPath is no key here, did you mean mount_path?; keys are secret, mount_path",
         ),
         ("argv: [a]\nruntime: torch\npublish: {image: 5}", "publish.image must be text, not 5"),
         ("argv: [a]\nruntime: torch\npublish: {}", "publish needs either an image or an init container"),
