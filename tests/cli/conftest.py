@@ -21,7 +21,7 @@ from airflow_dispatch.localcluster.resources import PODS
 from airflow_dispatch.localcluster.thread import ClusterThread
 
 WAIT_SECONDS = 30.0
-EXECUTABLE = Path(sys.executable).parent / "airflow-dispatch"
+EXECUTABLE = str(Path(sys.executable).parent / "airflow-dispatch")
 JOB = {"argv": ["sleep", "60"], "runtime": "torch-distributed", "num_nodes": 2}
 
 

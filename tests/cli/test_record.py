@@ -18,7 +18,7 @@ SECRET = "hunter2"
 
 def recording(cli: CommandLine, *arguments: str) -> subprocess.Popen[str]:
     """The real executable, once it records."""
-    command = [str(EXECUTABLE), "record", *arguments, "--kubeconfig", str(cli.kubeconfig)]
+    command = [EXECUTABLE, "record", *arguments, "--kubeconfig", str(cli.kubeconfig)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert "recording to" in process.stderr.readline()

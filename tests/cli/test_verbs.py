@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from airflow_dispatch.cli.exits import Exit
 from airflow_dispatch.core.names import object_name
-from tests.cli.conftest import CommandLine, Said, until
+from tests.cli.conftest import EXECUTABLE, CommandLine, Said, until
 
 
 def test_a_job_is_started_gated_then_opened_and_read(cli: CommandLine) -> None:
@@ -93,12 +94,27 @@ def test_watch_tells_the_changes_until_the_job_fails(cli: CommandLine) -> None:
 
 def test_watch_ends_when_the_job_is_deleted(cli: CommandLine) -> None:
     job_id = cli.opened()
-    said: list[Said] = []
-    watching = threading.Thread(target=lambda: said.append(cli("watch", job_id)))
-    watching.start()
+    command = [EXECUTABLE, "watch", job_id, "--kubeconfig", str(cli.kubeconfig)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        assert watch.stderr is not None
+        assert watch.stdout.readline() == f"default/{object_name(job_id, 1)}  running: admission 1\n"
+        cli("cancel", job_id)
+        assert watch.stderr.read().endswith("airflow-dispatch: the TrainJob was deleted\n")
+    assert watch.returncode == Exit.NO
+
+
+def test_what_nobody_reads_any_more_ends_quietly(cli: CommandLine) -> None:
+    job_id = cli.opened()
+    command = [EXECUTABLE, "watch", job_id, "--kubeconfig", str(cli.kubeconfig)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        assert watch.stderr is not None
+        watch.stdout.readline()
+        watch.stdout.close()
+        cli("hold", job_id, "--who", "me", "--reason", "to see it")
+        assert watch.stderr.read() == ""
     cli("cancel", job_id)
-    watching.join()
-    assert said[0].code == Exit.NO
 
 
 def test_cancelling_what_is_not_there_is_done(cli: CommandLine) -> None:
