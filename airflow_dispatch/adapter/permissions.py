@@ -40,12 +40,17 @@ _FOLLOW: Final = ("list", "watch")
 NEEDS: Final = (
     Need(paths.TRAINJOBS, _EDIT, ("get", "list", "watch", "update", "delete"), "a job is a TrainJob"),
     Need(paths.RUNTIMES, _EDIT, _FOLLOW, "each job runs on a copy of its runtime"),
-    Need(paths.JOBSETS, ("get", "list"), _FOLLOW, "what may still run is asked of the JobSet too"),
+    Need(paths.JOBSETS, ("list",), _FOLLOW, "what may still run is asked of the JobSet too"),
     Need(paths.JOBS, ("list",), _FOLLOW, "what may still run is asked of the Jobs too"),
     Need(paths.PODS, ("list",), _FOLLOW, "what may still run, and why a rank ended, is read from its pod"),
     Need(paths.EVENTS, ("list",), _FOLLOW, "without it nothing says why a JobSet, Job or pod can't be created"),
     Need(paths.PODS, (), ("get",), "without it the task log has no output of the training", part="log"),
-    Need(paths.CLUSTER_RUNTIMES, ("get", "list"), (), "the cluster's runtimes are found there"),
+    Need(
+        paths.CLUSTER_RUNTIMES,
+        ("get", "list"),
+        (),
+        "the cluster's runtimes are found there; without list one that does not exist is refused without those that do",
+    ),
     Need(
         paths.NODES,
         ("get",),

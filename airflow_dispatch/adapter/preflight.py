@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from airflow_dispatch.adapter.installation import look_at_installation
 from airflow_dispatch.adapter.permissions import NEEDS, QUEUE_NEEDS, Need
 from airflow_dispatch.adapter.report import Finding
-from airflow_dispatch.adapter.starting import source_runtime
+from airflow_dispatch.adapter.starting import runtime_names, source_runtime
 from airflow_dispatch.adapter.target import Target
 from airflow_dispatch.core import manifest, names
 from airflow_dispatch.core.errors import DispatchError, Refused, Unreachable
@@ -88,7 +88,7 @@ async def _runtimes(target: Target, name: str | None) -> tuple[list[Finding], di
     if name is not None:
         return await _runtime(target, name)
     try:
-        known = await _known(target)
+        known = await runtime_names(target)
     except Refused as error:
         return [_unusable(str(error), "allow it, or name a runtime")], None
     looked_at = [await _runtime(target, each) for each in known]
@@ -99,13 +99,6 @@ async def _runtimes(target: Target, name: str | None) -> tuple[list[Finding], di
         return [_unusable("there is no training runtime", "have an administrator install one")], None
     tried = next((source for _, source in looked_at if source is not None), None)
     return [finding for findings, _ in looked_at for finding in findings], tried
-
-
-async def _known(target: Target) -> list[str]:
-    """The runtimes that a job can name: the cluster's and the namespace's, without the copies of jobs."""
-    cluster = await target.client.list(paths.CLUSTER_RUNTIMES)
-    own = await target.client.list(paths.RUNTIMES, target.namespace, label_selector=f"!{names.LABEL_JOB_ID}")
-    return sorted({item.metadata.name for item in (*cluster.items, *own.items)})
 
 
 async def _runtime(target: Target, name: str) -> tuple[list[Finding], dict[str, Any] | None]:

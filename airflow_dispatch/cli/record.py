@@ -64,10 +64,9 @@ async def _record(cluster: Cluster, options: argparse.Namespace) -> int:
         tape = Tape(write, lambda: round(time.monotonic() - began, 3))
         async with await KubeClient.connect(cluster.client.config, decode=tape.decode) as client:
             hub = Hub(client, cluster.namespace)
-            store = hub.store = RecordingStore(cluster.namespace, tape, job_id)
+            hub.store = RecordingStore(cluster.namespace, tape, job_id)
             note(f"recording to {options.file}; Ctrl-C ends it")
             await _until_end(hub, job_id, tape)
-            store.close()
     note(f"recorded {options.file}: look through it before you give it away")
     return Exit.DONE
 

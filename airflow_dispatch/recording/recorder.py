@@ -108,6 +108,8 @@ class RecordingStore(Store):
         before = (
             [*self._nodes.values()] if kind == _NODE else [old for (its, _), old in self._taped.items() if its == kind]
         )
+        if kind == _NODE:
+            self.nodes_readable = True
         touched: set[str] = set()
         for old in before:
             if old.metadata.uid not in uids:
@@ -116,16 +118,21 @@ class RecordingStore(Store):
             touched |= self.apply("ADDED", kind, item)
         return touched | super().replace_all(kind, listed)
 
+    def nodes_denied(self) -> set[str]:
+        """As the store's, and writes it down."""
+        self._nodes.clear()
+        self._taped_nodes.clear()
+        touched = super().nodes_denied()
+        self._say_readable()
+        return touched
+
     def node_is_gone(self, name: str) -> set[str]:
         """As the store's, and writes it down."""
         touched = super().node_is_gone(name)
+        self._say_readable()
         if self._concerns(touched):
             self._tape.no_such_node(name)
         return touched
-
-    def close(self) -> None:
-        """Writes down what has not been said yet."""
-        self._say_readable()
 
     # ------------------------------------------------------------ the inside
 

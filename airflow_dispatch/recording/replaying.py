@@ -51,8 +51,7 @@ class Replay:
         An object that can't be read is left out, as a hub does, and noted in :attr:`odd`.
         """
         if line.nodes_readable is not None:
-            self.store.nodes_readable = line.nodes_readable
-            return set(self.store.trainjob_names())
+            return self._permission(line.nodes_readable)
         found = named(line.object)
         resource = RESOURCES.get((found.group, found.kind))
         if line.event is None or resource is None:
@@ -65,6 +64,13 @@ class Replay:
         if resource is paths.NODES and line.event == "DELETED" and name in self.store.unseen_nodes:
             touched |= self.store.node_is_gone(name)
         return touched
+
+    def _permission(self, readable: bool) -> set[str]:
+        if readable:
+            self.store.nodes_readable = True
+        else:
+            self.store.nodes_denied()
+        return set(self.store.trainjob_names())
 
 
 def replay(recording: Recording, until: float) -> Replay:

@@ -78,7 +78,7 @@ def test_every_moment_of_a_lost_node_replays_as_the_hub_saw_it(may_read_nodes: b
             ):
                 adapter = Adapter(acting, "default")
                 hub = Hub(client, "default")
-                store = hub.store = RecordingStore("default", tape, JOB_ID)
+                hub.store = RecordingStore("default", tape, JOB_ID)
                 running = asyncio.create_task(hub.run())
                 try:
                     seen = await adapter.start(job(), submission=1, attempt=1)
@@ -89,7 +89,6 @@ def test_every_moment_of_a_lost_node_replays_as_the_hub_saw_it(may_read_nodes: b
                     await cluster.faults.out_of_service(node)
                     return await watching
                 finally:
-                    store.close()
                     running.cancel()
                     await asyncio.wait([running])
 
