@@ -36,11 +36,11 @@ LEFT_OUT = {
 }
 """What the guide says may be left out: it is missed, but ends nothing."""
 
-NEEDED_LATER = ("list jobs", "get configmaps", "update trainjobs", "delete trainjobs")
-"""What a worker needs for a submission that is complete by then, and stays for the next try."""
+ONLY_OF_A_LOST_JOB = "get trainjobs"
+"""What a triggerer asks for when a job is in no list any more."""
 
-GET = "get trainjobs"
-"""What a triggerer needs when its watch shows no such TrainJob: it asks the API server itself."""
+NEEDED_LATER = ("list jobs", "update trainjobs", "delete trainjobs", "get configmaps")
+"""What a worker does with a submission that is complete by then, and stays as it is for the next try."""
 
 ORIGIN = TaskKey("tests", "dag", "run", "task", -1)
 
@@ -186,7 +186,7 @@ def test_a_triggerer_that_may_not_get_a_trainjob_says_so_when_it_is_gone(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        (missing,) = (each for each in verbs_of(TRIGGERER) if str(each) == GET)
+        (missing,) = (each for each in verbs_of(TRIGGERER) if str(each) == ONLY_OF_A_LOST_JOB)
         observation = await submitted(workspace, "true")
         async with workspace.administrator() as administrator:
             await administrator.cancel(name_of(observation))
@@ -199,7 +199,7 @@ def test_a_triggerer_that_may_not_get_a_trainjob_says_so_when_it_is_gone(
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("missing", [each for each in verbs_of(TRIGGERER) if str(each) != GET], ids=str)
+@pytest.mark.parametrize("missing", [each for each in verbs_of(TRIGGERER) if str(each) != ONLY_OF_A_LOST_JOB], ids=str)
 def test_a_verb_that_a_triggerer_lacks_is_named_and_the_job_goes_on(
     missing: Verb, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,5 +224,21 @@ def test_a_verb_that_a_triggerer_lacks_is_named_and_the_job_goes_on(
             (left,) = await administrator.find(observation.job_id)
             assert (left.uid, left.foreign) == (observation.uid, False)
             await administrator.cancel(name_of(left))
+
+    asyncio.run(main())
+
+
+def test_a_triggerer_that_may_not_ask_for_a_job_that_is_gone_says_so(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        observation = await submitted(workspace, "sleep", "60")
+        async with workspace.administrator() as administrator:
+            await administrator.cancel(name_of(observation))
+        (missing,) = [each for each in verbs_of(TRIGGERER) if str(each) == ONLY_OF_A_LOST_JOB]
+        said = refusal(workspace, TRIGGERER, missing)
+        async with workspace.accounts.without(TRIGGERER, missing):
+            ended, lines = await wait(workspace, monkeypatch, observation, until=said)
+        assert lines.has(said) or (ended is not None and said in ended["line"]), (ended, lines.texts)
 
     asyncio.run(main())
