@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
 
@@ -208,14 +208,11 @@ class Facts:
         return self.snapshot.node_of(view.pod)
 
 
-def current_execution(pods: Iterable[PodView]) -> list[PodView]:
+def current_execution(pods: Sequence[PodView]) -> list[PodView]:
     """The pods with the highest R = A + J, the higher A on a tie; a pod that lacks either counts towards none."""
-    counted = [(view, view.counters) for view in pods]
-    numbers = [(sum(counters), counters[0]) for _, counters in counted if counters is not None]
-    if not numbers:
-        return []
-    highest = max(numbers)
-    return [view for view, counters in counted if counters is not None and (sum(counters), counters[0]) == highest]
+    executions = {view.counters for view in pods if view.counters is not None}
+    highest = max(executions, key=lambda counters: (sum(counters), counters), default=None)
+    return [view for view in pods if highest is not None and view.counters == highest]
 
 
 def _gates(metadata: Metadata) -> list[str]:

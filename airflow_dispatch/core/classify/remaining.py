@@ -18,7 +18,7 @@ def may_run(view: PodView) -> bool:
     """
     if not view.finished:
         return True
-    unconfirmed = any(True for _ in view.running_containers()) or true(view.pod.status, "KueueFailureRecovery")
+    unconfirmed = view.running_containers() or true(view.pod.status, "KueueFailureRecovery")
     return bool(unconfirmed) and bool(view.node_name) and not processes_are_gone(view.node)
 
 
@@ -28,7 +28,7 @@ def may_have_outlived(view: PodView, node_now: NodeView | None) -> bool:
     ``view.node`` is the Node as it was captured, ``node_now`` as it is. Another UID or boot ID is another machine, or
     the same one after a reboot.
     """
-    if not any(True for _ in view.running_containers()) or processes_are_gone(node_now):
+    if not view.running_containers() or processes_are_gone(node_now):
         return False
     if processes_are_gone(view.node):
         return False

@@ -15,7 +15,7 @@ from tests.support.builders import NodeBuilder, PodBuilder, at, exited, node, po
 
 def view(built: PodBuilder, on: NodeBuilder | NodeAbsence | None = None, *, live: bool = True) -> PodView:
     found: NodeView | None = on.build() if isinstance(on, NodeBuilder) else on
-    return PodView(built.build(), found, live)
+    return PodView(built.build(), found, live=live)
 
 
 def said(built: PodBuilder, on: NodeBuilder | NodeAbsence | None = None) -> list[tuple[str, str]]:
