@@ -21,8 +21,10 @@ endif
 
 .PHONY: demo test test-real check bench
 
+# KEEP=1 leaves everything up until Ctrl-C, DAG=name runs another example, REAL=1 takes the real control plane.
 demo: $(VENV)/.ready
-	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(DAG),--dag $(DAG))
+	$(if $(REAL),$(BIN)/python -m tests.realcluster.build)
+	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(DAG),--dag $(DAG)) $(if $(REAL),--real)
 
 test: $(VENV)/.ready $(KUBEFLOW_VENV)/.ready
 	KUBEFLOW_PYTHON=$(KUBEFLOW_VENV)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 from kubernetes import client, config
 
 from demo.airflow import USER, Airflow
-from demo.services import ServiceError, start_cluster
+from demo.services import ROOT, ServiceError, start_cluster
 
-ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".demo"
 DAGS, TASK_ID = ("train_digits", "rank_exits_with_3"), "train"
 RUN_SECONDS = 300
@@ -40,12 +39,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave everything up until Ctrl-C")
     parser.add_argument("--dag", choices=DAGS, default=DAGS[0], help="the example DAG to run (default %(default)s)")
+    parser.add_argument("--real", action="store_true", help="on the real control plane, which is built from source")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where everything is kept; emptied first")
     options = parser.parse_args()
     for number in ENDING_SIGNALS - {signal.SIGINT}:
         signal.signal(number, lambda *_: sys.exit(1))
     try:
-        with everything(options.folder.resolve()) as demo:
+        with everything(options.folder.resolve(), real=options.real) as demo:
             succeeded = show(demo, options.dag)
             if options.keep:
                 keep(demo)
@@ -59,15 +59,15 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def everything(folder: Path) -> Iterator[Demo]:
-    """A local cluster of three nodes and an Airflow that knows it; both end with the block."""
+def everything(folder: Path, *, real: bool) -> Iterator[Demo]:
+    """A cluster of three nodes and an Airflow that knows it; both end with the block."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(emptied(folder))
         try:
             started = time.monotonic()
-            cluster, state = start_cluster(folder)
+            cluster, state = start_cluster(folder, real=real)
             stack.callback(cluster.stop)
-            say(f"local cluster: 3 nodes at {state['url']} ({time.monotonic() - started:.0f} s)")
+            say(f"{cluster.name}: 3 nodes at {state['url']} ({time.monotonic() - started:.0f} s)")
             connection = {"conn_type": "kubernetes", "extra": {"kube_config_path": state["kubeconfig"]}}
             airflow = Airflow(folder / "airflow", ROOT / "example_dags", {"kubernetes_default": connection})
             stack.callback(airflow.stop)

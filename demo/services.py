@@ -1,7 +1,8 @@
-"""Services of this machine: started each on its own, stopped each by its pid."""
+"""Services of this machine: started each on its own, stopped each by its pid, and none outlives who started it."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -11,11 +12,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Service", "ServiceError", "free_port", "start_cluster", "wait_for"]
 
 POLL_SECONDS = 0.2
+ROOT = Path(__file__).parent.parent
+
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL("libc.so.6", use_errno=True)
 
 
 class ServiceError(Exception):
@@ -23,7 +28,10 @@ class ServiceError(Exception):
 
 
 class Service:
-    """One process with a log of its own, in a session of its own: Ctrl-C reaches it through :meth:`stop` alone."""
+    """One process with a log of its own, in a session of its own: Ctrl-C reaches it through :meth:`stop` alone.
+
+    The kernel ends it when the thread that has started it ends, however that comes.
+    """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.name = name
@@ -37,11 +45,22 @@ class Service:
                 stderr=subprocess.STDOUT,
                 env=dict(environment),
                 start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 (one system call, which takes no lock)
             )
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def resident_bytes(self) -> int:
+        """Its resident memory now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends it a signal: SIGSTOP and SIGCONT, say, to freeze it and let it go on."""
+        self._process.send_signal(number)
 
     def check(self) -> None:
         """Raises :class:`ServiceError` when it has ended."""
@@ -81,6 +100,10 @@ class Service:
             return
 
 
+def _end_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def wait_for(what: str, ready: Callable[[], bool], services: Sequence[Service], seconds: float) -> None:
     """Returns when ``ready`` says so; raises :class:`ServiceError` when a service ends first or time is up."""
     deadline = time.monotonic() + seconds
@@ -101,17 +124,22 @@ def free_port() -> int:
         return port
 
 
-def start_cluster(folder: Path, nodes: int = 3) -> tuple[Service, dict[str, Any]]:
-    """A local cluster as a process of its own, and the content of its state file, ``cluster.json`` in ``folder``.
+def start_cluster(folder: Path, nodes: int = 3, *, real: bool = False) -> tuple[Service, dict[str, Any]]:
+    """A cluster as a process of its own, and the content of its state file, ``cluster.json`` in ``folder``.
 
-    Raises :class:`ServiceError`, with the cluster stopped, when it does not come up.
+    It is the local cluster, or with ``real`` the real control plane under the local cluster's nodes, which has to have
+    been built. Raises :class:`ServiceError`, with the cluster stopped, when it does not come up.
     """
     state = folder / "cluster.json"
-    program = str(Path(sys.executable).parent / "airflow-dispatch")
+    name, program = "local cluster", [str(Path(sys.executable).parent / "airflow-dispatch"), "local", "up"]
+    environment = dict(os.environ)
+    if real:
+        name, program = "real control plane", [sys.executable, "-m", "tests.realcluster"]
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
     options = ["--nodes", str(nodes), "--state", str(state), "--directory", str(folder / "cluster")]
-    cluster = Service("local cluster", [program, "local", "up", *options], folder / "cluster.log", os.environ)
+    cluster = Service(name, [*program, *options], folder / "cluster.log", environment)
     try:
-        wait_for("the local cluster", state.exists, [cluster], 60)
+        wait_for(f"the {name}", state.exists, [cluster], 60)
     except BaseException:
         cluster.stop()
         raise

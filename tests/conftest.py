@@ -29,5 +29,12 @@ os.environ.update(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--real``: the suite that is for both clusters runs on the real control plane."""
-    parser.addoption("--real", action="store_true", help="run tests/suite on the real control plane")
+    """``--real``: what is for both clusters runs on the real control plane."""
+    parser.addoption("--real", action="store_true", help="run on the real control plane what can run on either")
+
+
+@pytest.fixture
+def real_only(request: pytest.FixtureRequest) -> None:
+    """The test is about the real control plane alone."""
+    if not request.config.getoption("--real"):
+        pytest.skip("it needs --real")

@@ -19,7 +19,7 @@ _PROBE_JOB_ID: Final = "00000000000000000000000000"
 _NEEDED: Final[tuple[tuple[Resource, str, tuple[str, ...]], ...]] = (
     (paths.TRAINJOBS, "", ("get", "list", "watch", "create", "update", "delete")),
     (paths.RUNTIMES, "", ("get", "list", "watch", "create", "update", "delete")),
-    (paths.JOBSETS, "", ("get", "list", "watch")),
+    (paths.JOBSETS, "", ("list", "watch")),
     (paths.JOBS, "", ("list", "watch")),
     (paths.PODS, "", ("list", "watch")),
     (paths.PODS, "log", ("get",)),

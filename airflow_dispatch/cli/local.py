@@ -14,15 +14,18 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from airflow_dispatch.cli.exits import Exit, Failure
 from airflow_dispatch.cli.state import LocalState, default_state_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
-__all__ = ["add_parser"]
+    from airflow_dispatch.localcluster.faults import Faults
+
+__all__ = ["add_parser", "serve"]
 
 _REQUEST_TIMEOUT: Final = 30.0
 _END_TIMEOUT: Final = 60.0
@@ -113,22 +116,40 @@ def _up(options: argparse.Namespace) -> int:
     if running is not None:
         raise Failure(f"a local cluster is running already (process {running.pid}, {running.url})", Exit.REFUSED)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    asyncio.run(_serve(options, path))
+    from airflow_dispatch.localcluster import LocalCluster  # noqa: PLC0415 - other commands do without it
+
+    cluster = LocalCluster(nodes=options.nodes, port=options.port, directory=options.directory)
+    asyncio.run(serve(cluster, options.nodes, path))
     return Exit.DONE
 
 
-async def _serve(options: argparse.Namespace, path: Path) -> None:
-    from airflow_dispatch.localcluster import LocalCluster  # noqa: PLC0415 - other commands do without it
-    from airflow_dispatch.localcluster.control import ControlServer  # noqa: PLC0415
+class Cluster(Protocol):
+    """What is needed of a running cluster to serve it."""
 
-    cluster = LocalCluster(nodes=options.nodes, port=options.port, directory=options.directory)
-    async with cluster, ControlServer(cluster.faults) as control:
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    @property
+    def faults(self) -> Faults: ...
+
+
+async def serve(starting: AbstractAsyncContextManager[Cluster], nodes: int, path: Path) -> None:
+    """Runs a cluster of so many nodes until Ctrl-C or ``airflow-dispatch local down``.
+
+    The state file, at ``path``, is there as long as the cluster is ready.
+    """
+    from airflow_dispatch.localcluster.control import ControlServer  # noqa: PLC0415 - other commands do without it
+
+    async with starting as cluster, ControlServer(cluster.faults) as control:
         state = LocalState(os.getpid(), cluster.url, str(cluster.kubeconfig), control.url, control.token)
         state.write(path)
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, control.down.set)
-            _say(f"{options.nodes} nodes are ready at {cluster.url}")
+            _say(f"{nodes} nodes are ready at {cluster.url}")
             _say(f"export KUBECONFIG={cluster.kubeconfig}")
             _say("Ctrl-C, or airflow-dispatch local down, ends it with all its pods")
             await control.down.wait()

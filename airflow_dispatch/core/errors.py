@@ -10,7 +10,7 @@
     ├── Refused                  do not try again: invalid, forbidden, another identity
     │   ├── NotFound             there is no such object
     │   ├── AlreadyExists        there is one of that name already
-    │   └── Forbidden            the cluster's RBAC says no; names the verb and the resource
+    │   └── Forbidden            RBAC says no; names verb, resource, namespace, and what to bind
     ├── OutcomeUnknown           a write whose answer was lost: read what became of it, do not repeat blindly
     ├── ConfigurationError       no cluster could be reached since its address or credentials could not be read
     └── InvalidJob               what the user asked for is wrong; nothing was sent
@@ -80,7 +80,7 @@ class AlreadyExists(Refused):
 
 
 class Forbidden(Refused):
-    """RBAC denies it: the message names the verb, the resource and the namespace."""
+    """RBAC denies it: the message names the verb, the resource, the namespace, and who needs which kind of role."""
 
 
 class OutcomeUnknown(DispatchError):

@@ -37,6 +37,12 @@ _BACKOFF_LAST: Final = 30.0
 _RETRY_AFTER_LAST: Final = 60.0
 """What a server may ask for at most: longer, and evidence would be missed."""
 
+_DENIED_SECONDS: Final = 5.0
+"""How often a kind that was watched until the permission for it was taken away is asked for again."""
+
+_NOT_ALLOWED_SECONDS: Final = 300.0
+"""How often a kind that may be left out is asked for again: no more often than a watch of it is made anew."""
+
 _STEADY_SECONDS: Final = 10.0
 """A watch that held for as long as this has not failed, however quiet it was."""
 
@@ -53,6 +59,7 @@ class Hub:
         self.namespace = namespace
         self.store = Store(namespace, site=site)
         self._troubles: dict[str, str] = {}
+        self._watched: set[str] = set()
         self._wakers: dict[str, set[asyncio.Event]] = {}
         self._failure: Exception | None = None
         self._unsynced = {resource.kind for resource in (*_REQUIRED, *_OPTIONAL, paths.NODES)}
@@ -64,7 +71,7 @@ class Hub:
         try:
             async with asyncio.TaskGroup() as group:
                 for resource in _REQUIRED:
-                    group.create_task(self._follow(resource))
+                    group.create_task(self._follow_required(resource))
                 for resource in _OPTIONAL:
                     group.create_task(self._follow_if_allowed(resource))
                 group.create_task(self._follow_nodes())
@@ -101,8 +108,9 @@ class Hub:
     async def subscribe(self, name: str) -> AsyncGenerator[Snapshot | None, None]:
         """The TrainJob's snapshot now and after each change; None when there is no such TrainJob.
 
-        Changes that come faster than they are taken are merged into the latest. Raises what the watches failed of,
-        when it will not pass by itself (a permission that was taken away).
+        Changes that come faster than they are taken are merged into the latest. Raises what the watches failed of, when
+        it will not pass by itself: a permission that was never there. One that is taken away later is a
+        :attr:`trouble`, of which subscribers are woken; the snapshot stands as it was until it is given back.
         """
         changed = asyncio.Event()
         self._wakers.setdefault(name, set()).add(changed)
@@ -149,14 +157,38 @@ class Hub:
         if not self._unsynced:
             self._synced.set()
 
+    def _opened(self, kind: str) -> None:
+        self._watched.add(kind)
+        self._troubles.pop(kind, None)
+
+    async def _follow_required(self, resource: Resource) -> None:
+        """Follows a kind without which nothing can be said.
+
+        Raises :class:`Forbidden` when it never could be watched. A permission that is taken away while it is watched
+        may come back, as when roles are deleted and made anew: that is waited for, and said.
+        """
+        while True:
+            try:
+                await self._follow(resource)
+            except Forbidden as error:
+                if resource.kind not in self._watched:
+                    raise
+                self._troubles[resource.kind] = str(error)
+                self._wake(list(self._wakers))
+            await asyncio.sleep(_DENIED_SECONDS)
+
     async def _follow_if_allowed(self, resource: Resource) -> None:
         """Follows a kind that a cluster may lack or that one may not be allowed to read."""
-        try:
-            await self._follow(resource)
-        except (NotFound, Forbidden) as error:
-            logger.debug("not watching %s: %s", resource.plural, error)
-            self._wake(self.store.replace_all(resource.kind, []))
-            self._listed(resource.kind)
+        while True:
+            try:
+                await self._follow(resource)
+            except (NotFound, Forbidden) as error:
+                logger.debug("not watching %s: %s", resource.plural, error)
+                self._wake(self.store.replace_all(resource.kind, []))
+                self._listed(resource.kind)
+                if isinstance(error, NotFound):
+                    return
+            await asyncio.sleep(_NOT_ALLOWED_SECONDS)
 
     async def _follow(self, resource: Resource) -> None:
         """Lists and watches one kind, for ever; what breaks is taken up again after a growing, jittered pause.
@@ -203,7 +235,7 @@ class Hub:
             resource_version=version,
             field_selector=_FIELD_SELECTORS.get(resource.kind, ""),
             seconds=int(WATCH_SECONDS * random.uniform(0.8, 1.2)),  # noqa: S311 (spreads load, guards nothing)
-            on_open=lambda: self._troubles.pop(resource.kind, None),
+            on_open=lambda: self._opened(resource.kind),
         )
         async with contextlib.aclosing(stream) as events:
             async for event in events:
@@ -215,29 +247,36 @@ class Hub:
     # ------------------------------------------------------------ Nodes
 
     async def _follow_nodes(self) -> None:
-        try:
-            await self._follow(paths.NODES)
-        except Forbidden as error:
-            logger.debug("getting the Nodes one by one: %s", error)
+        while True:
+            try:
+                await self._follow(paths.NODES)
+            except Forbidden as error:
+                logger.debug("getting the Nodes one by one: %s", error)
             await self._poll_nodes()
 
     async def _poll_nodes(self) -> None:
-        """Gets the Nodes that pods are bound to, where they may be got but not listed; else they are not readable."""
-        while True:
+        """Gets the Nodes that pods are bound to, where they may be got but not listed; else they are not readable.
+
+        Returns when it is time to ask for the list again.
+        """
+        clock = asyncio.get_running_loop().time
+        end = clock() + _NOT_ALLOWED_SECONDS
+        while clock() < end:
+            pause = NODE_POLL_SECONDS
             try:
                 nodes = [await self._node(name) for name in sorted(self.store.bound_nodes())]
             except Forbidden as error:
                 logger.debug("Nodes are not readable: %s", error)
-                self.store.nodes_readable = False
+                self.store.nodes_denied()
                 self._listed(paths.NODES.kind)
                 self._wake(list(self._wakers))
-                return
+                pause = _NOT_ALLOWED_SECONDS
             except Unreachable as error:
                 self._troubles[paths.NODES.kind] = str(error)
             else:
                 self._wake(self.store.replace_all(paths.NODES.kind, [node for node in nodes if node is not None]))
                 self._listed(paths.NODES.kind)
-            await asyncio.sleep(NODE_POLL_SECONDS)
+            await asyncio.sleep(pause)
 
     async def _get_unseen_nodes(self) -> None:
         """Gets each Node that a pod is bound to and no stream has shown: it is new, or it went before the pod came.
@@ -245,15 +284,15 @@ class Hub:
         Until then such a Node is not readable; it would be taken for a lost one else.
         """
         await self._synced.wait()
-        while self.store.nodes_readable:
+        while True:
             await self._nodes_wanted.wait()
             self._nodes_wanted.clear()
-            for name in sorted(self.store.unseen_nodes):
+            for name in sorted(self.store.unseen_nodes) if self.store.nodes_readable else ():
                 try:
                     node = await self._node(name)
                 except Forbidden as error:
                     logger.debug("Node %s is not readable: %s", name, error)
-                    return
+                    break
                 except Unreachable as error:
                     logger.debug("Node %s could not be got: %s", name, error)
                     self._nodes_wanted.set()

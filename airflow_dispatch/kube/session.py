@@ -14,6 +14,7 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
+from airflow_dispatch._sockets import Sockets
 from airflow_dispatch.core.errors import ConfigurationError, OutcomeUnknown, Unreachable
 from airflow_dispatch.kube.answers import error_of
 from airflow_dispatch.kube.config import ClusterConfig, Credentials, load_credentials
@@ -29,9 +30,6 @@ CONNECT_SECONDS: Final = 10.0
 _RENEWAL_PAUSE: Final = timedelta(seconds=15)
 """Between two tries to renew credentials that are still accepted."""
 
-_TURNS_TO_CLOSE: Final = 5
-"""Turns of the event loop in which a connection that was cut off in its TLS handshake closes its socket."""
-
 _NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 
 
@@ -42,8 +40,9 @@ class Session:
         self._config = config
         self._credentials = credentials
         self._renewal = asyncio.Lock()
+        self._sockets = Sockets()
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.make),
             read_bufsize=LINE_LIMIT // 4,
             trust_env=False,
         )
@@ -58,8 +57,7 @@ class Session:
     async def close(self) -> None:
         """Closes all connections, and lets the event loop see them closed before it may end."""
         await self._http.close()
-        for _ in range(_TURNS_TO_CLOSE):
-            await asyncio.sleep(0)
+        await self._sockets.close()
 
     @property
     def server(self) -> str:

@@ -77,6 +77,8 @@ class Store:
 
     def replace_all(self, kind: str, items: Iterable[Object]) -> set[str]:
         """Takes a whole list; what is not on it has been deleted meanwhile, and is captured as it was last seen."""
+        if kind == "Node":
+            self.nodes_readable = True
         listed = list(items)
         uids = {item.metadata.uid for item in listed}
         touched: set[str] = set()
@@ -88,6 +90,14 @@ class Store:
         if kind == "Node":
             for name in list(self._unseen_nodes):
                 touched |= self.node_is_gone(name)
+        return touched
+
+    def nodes_denied(self) -> set[str]:
+        """Takes that Nodes may not be read, or no longer: what was known of them need not be so now."""
+        self.nodes_readable = False
+        touched: set[str] = set()
+        for node in list(self._all("Node", Node)):
+            touched |= self._remove("Node", node)
         return touched
 
     def node_is_gone(self, name: str) -> set[str]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import aiohttp
 from yarl import URL
 
+from airflow_dispatch._sockets import Sockets
 from airflow_dispatch.localcluster.apiserver.errors import ApiError
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.kubeconfig import Connection, read_kubeconfig
@@ -169,9 +170,12 @@ class HttpApi:
         headers = {"Accept": "application/json"}
         if connection.token:
             headers["Authorization"] = f"Bearer {connection.token}"
+        self._sockets = Sockets()
         self._session = aiohttp.ClientSession(
             headers=headers,
-            connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True, limit=0),
+            connector=aiohttp.TCPConnector(
+                ssl=tls if tls is not None else True, limit=0, socket_factory=self._sockets.make
+            ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
         )
 
@@ -190,8 +194,9 @@ class HttpApi:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the session."""
+        """Closes the session, and every connection of it."""
         await self._session.close()
+        await self._sockets.close()
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
         return await self._request("GET", self._path(resource, namespace, name))

@@ -23,10 +23,10 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     with ExitStack() as stack:
-        service, state = start_cluster(folder)
+        service, state = start_cluster(folder, real=request.config.getoption("--real"))
         stack.callback(service.stop)
         cluster = Cluster(service, state, folder / "cluster.json")
         cluster.follow()

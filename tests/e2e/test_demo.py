@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.e2e import program
+from tests.support.e2e import program, still_running
 from tests.support.pages import ROOT
 
 pytestmark = pytest.mark.timeout(240)
@@ -23,23 +23,9 @@ def _demo(folder: Path, *arguments: str) -> AbstractContextManager[subprocess.Po
     return program([sys.executable, "-m", "demo", "--folder", folder, *arguments], cwd=ROOT, process_group=0)
 
 
-def _still_running(folder: Path) -> list[str]:
-    """The commands of all processes that know the folder by their arguments, their environment or their place."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            texts = [(process / name).read_bytes() for name in ("cmdline", "environ")]
-            texts.append(os.fsencode((process / "cwd").readlink()))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):  # it has ended, or is another user's
-            continue
-        if process.name != str(os.getpid()) and any(os.fsencode(folder) in text for text in texts):
-            found.append(texts[0].replace(b"\0", b" ").decode(errors="replace"))
-    return found
-
-
-def test_the_demo_shows_a_training_run_and_ends_with_0(tmp_path: Path) -> None:
+def test_the_demo_shows_a_training_run_and_ends_with_0(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder = tmp_path / "demo"
-    with _demo(folder) as demo:
+    with _demo(folder, *(["--real"] if request.config.getoption("--real") else [])) as demo:
         shown, _ = demo.communicate()
 
     assert demo.returncode == 0, shown
@@ -50,7 +36,7 @@ def test_the_demo_shows_a_training_run_and_ends_with_0(tmp_path: Path) -> None:
     assert float(accuracy) > 0.9
     assert re.search(r"^train_digits: http://127\.0\.0\.1:\d+/dags/", shown, re.MULTILINE)
     assert re.search(r"^outcome: default/dj-\w+-s1 ended: completed: ", shown, re.MULTILINE)
-    assert _still_running(folder) == []
+    assert still_running(folder) == []
 
 
 def test_a_job_that_fails_is_explained_and_ends_the_demo_with_1(tmp_path: Path) -> None:
@@ -61,7 +47,7 @@ def test_a_job_that_fails_is_explained_and_ends_the_demo_with_1(tmp_path: Path) 
     assert demo.returncode == 1, shown
     cause = r"ended: non-zero-exit: pod \S+-node-0-1-\S+: exit code 3; other ranks: \S+-node-0-0-\S+ non-zero-exit"
     assert re.search(cause, shown), shown
-    assert _still_running(folder) == []
+    assert still_running(folder) == []
 
 
 def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path) -> None:
@@ -69,7 +55,7 @@ def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path) -> None:
     with _demo(folder) as demo:
         assert demo.stdout is not None
         assert demo.stdout.readline().startswith("local cluster: ")
-        assert _still_running(folder) != []
+        assert still_running(folder) != []
         with _demo(folder) as second:
             refused, _ = second.communicate()
         assert (second.returncode, f"a demo is running in {folder}" in refused) == (1, True), refused
@@ -77,4 +63,4 @@ def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path) -> None:
         shown, _ = demo.communicate()
 
     assert (demo.returncode, shown.strip()) == (1, "stopped")
-    assert _still_running(folder) == []
+    assert still_running(folder) == []

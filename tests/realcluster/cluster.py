@@ -48,11 +48,13 @@ class RealCluster:
 
 
 @contextlib.asynccontextmanager
-async def real_cluster(*, nodes: int = 3, kueue: bool = False) -> AsyncIterator[RealCluster]:
-    """A control plane and ``nodes`` nodes, with the runtimes that the local cluster ships."""
+async def real_cluster(
+    folder: Path | None = None, *, nodes: int = 3, kueue: bool = False
+) -> AsyncIterator[RealCluster]:
+    """A control plane and ``nodes`` nodes, and the runtimes that the local cluster ships; ``folder`` keeps the logs."""
     clock = WallClock()
     async with contextlib.AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(control_plane(kueue=kueue))
+        plane = await stack.enter_async_context(control_plane(folder, kueue=kueue))
         api = await stack.enter_async_context(await HttpApi.connect(plane.kubeconfig))
         runtime = ProcessRuntime(plane.folder)
         stack.push_async_callback(runtime.close)

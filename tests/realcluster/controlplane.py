@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
-import signal
 import socket
 import ssl
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +17,10 @@ from typing import Any, Final
 import aiohttp
 import yaml
 
+from demo.services import Service, ServiceError
 from tests.realcluster import manifests
 from tests.realcluster.build import programs
 from tests.realcluster.certificates import Certificates, new_token, write_kubeconfig
-from tests.realcluster.processes import Deadline, Process, StartError
 
 EVICTION_SECONDS: Final = 4
 """How long pods tolerate a lost Node: Kubernetes' default is 300."""
@@ -40,7 +41,7 @@ class ControlPlane:
 
     def __init__(self, folder: Path, *, kueue: bool) -> None:
         self.folder = folder
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, Service] = {}
         self._kueue = kueue
         self._logs = folder / "logs"
         self.certificates = Certificates(folder / "pki")
@@ -56,7 +57,7 @@ class ControlPlane:
         return {name: process.resident_bytes for name, process in self.processes.items()}
 
     async def start(self) -> None:
-        """Starts everything and returns when all is ready; raises :class:`StartError`, which names the process."""
+        """Starts everything and returns when all is ready; raises :class:`ServiceError`, which names the process."""
         self._logs.mkdir()
         binaries = await asyncio.to_thread(programs)
         tls = ssl.create_default_context(cafile=str(self.certificates.authority))
@@ -89,17 +90,19 @@ class ControlPlane:
         """Ends every process: controllers by SIGTERM; etcd and API server, which hold nothing of worth, at once."""
         graceful = [process for name, process in self.processes.items() if name not in ("etcd", "kube-apiserver")]
         for process in graceful:
-            process.signal(signal.SIGTERM)
+            process.terminate()
         for process in graceful:
-            process.stop(graceful=True)
+            process.stop(patience=5)
         for name in ("kube-apiserver", "etcd"):
             if name in self.processes:
-                self.processes[name].stop(graceful=False)
+                self.processes[name].kill()
 
     # ------------------------------------------------------------ the processes
 
     def _spawn(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
-        self.processes[name] = Process(name, command, self._logs / f"{name}.log", environment)
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("KUBE", "AIRFLOW"))}
+        log = self._logs / f"{name}.log"
+        self.processes[name] = Service(name, command, log, {**inherited, **(environment or {})})
 
     def _start_etcd(self, binaries: Path) -> None:
         client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd", "etcd-peer"))
@@ -243,7 +246,8 @@ class ControlPlane:
         return self._kubeconfig(name, {"client-certificate": str(certificate), "client-key": str(key)})
 
     async def _ready(self, session: aiohttp.ClientSession, name: str, url: str, seconds: float = 60) -> None:
-        deadline = Deadline(seconds, url, self.processes[name])
+        process = self.processes[name]
+        deadline = time.monotonic() + seconds
         while True:
             try:
                 async with session.get(url, timeout=aiohttp.ClientTimeout(total=3)) as response:
@@ -252,13 +256,15 @@ class ControlPlane:
                     last = f"{response.status} {(await response.text())[:300]}"
             except (aiohttp.ClientError, TimeoutError) as error:
                 last = repr(error)
-            deadline.check(last)
+            process.check()
+            if time.monotonic() > deadline:
+                raise ServiceError(f"{name}: {url} not ready after {seconds:.0f} s: {last}\n{process.tail()}")
             await asyncio.sleep(0.05)
 
     async def _create(self, session: aiohttp.ClientSession, path: str, body: dict[str, Any]) -> None:
         async with session.post(self.server + path, json=body) as response:
             if response.status >= 300:
-                raise StartError(f"creating {body['kind']} {body['metadata']['name']}: {await response.text()}")
+                raise ServiceError(f"creating {body['kind']} {body['metadata']['name']}: {await response.text()}")
 
     async def _create_custom_resources(self, session: aiohttp.ClientSession) -> None:
         webhook = self._ports["kueue-webhook"] if self._kueue else None
@@ -277,16 +283,22 @@ class ControlPlane:
 
 
 @contextlib.asynccontextmanager
-async def control_plane(*, kueue: bool = True) -> AsyncIterator[ControlPlane]:
-    """A control plane for as long as the block runs; its folder goes with it, but stays after a failed start."""
-    folder = Path(tempfile.mkdtemp(prefix="realcluster-"))
+async def control_plane(folder: Path | None = None, *, kueue: bool = True) -> AsyncIterator[ControlPlane]:
+    """A control plane for as long as the block runs.
+
+    What it writes goes into ``folder``, which stays, with a log for each process in ``logs``; without one into a
+    temporary folder, which stays only when the block raises.
+    """
+    kept = folder is not None
+    folder = folder or Path(tempfile.mkdtemp(prefix="realcluster-"))
     plane = ControlPlane(folder, kueue=kueue)
     try:
         await plane.start()
         yield plane
     finally:
-        await asyncio.to_thread(plane.stop)
-    shutil.rmtree(folder)
+        plane.stop()
+    if not kept:
+        shutil.rmtree(folder)
 
 
 def _free_ports(count: int) -> list[int]:

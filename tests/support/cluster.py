@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,20 @@ class Cluster:
 
 
 class CountingClient(KubeClient):
-    """Counts requests, and cancels its caller at one of them: before it is sent, or when it has been answered."""
+    """Counts requests, and cancels its caller at one of them: before it is sent, or when it has been answered.
+
+    ``meanwhile`` is called with method and path before each request is sent: what others do at that moment.
+    """
 
     requests = 0
     stop_at: int | None = None
     stop_after = False
+    meanwhile: Callable[[str, str], object] = staticmethod(lambda *_: None)
 
     @contextlib.asynccontextmanager
     async def _answer(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         self.requests += 1
+        self.meanwhile(*args[:2])
         now = self.requests == self.stop_at
         if now and not self.stop_after:
             raise asyncio.CancelledError

@@ -20,7 +20,7 @@ from kubernetes import client, config, watch
 from demo.airflow import Airflow
 from demo.services import Service, wait_for
 
-__all__ = ["NAMESPACE", "Cluster", "Run", "Seen", "program"]
+__all__ = ["NAMESPACE", "Cluster", "Run", "Seen", "program", "still_running"]
 
 NAMESPACE: Final = "default"
 _TRAINER: Final = ("trainer.kubeflow.org", "v1alpha1", NAMESPACE, "trainjobs")
@@ -39,6 +39,20 @@ def program(command: Sequence[str | Path], **options: Any) -> Iterator[subproces
         finally:
             if process.poll() is None:
                 process.terminate()
+
+
+def still_running(folder: Path) -> list[str]:
+    """The commands of all processes that know the folder by their arguments, their environment or their place."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            texts = [(process / name).read_bytes() for name in ("cmdline", "environ")]
+            texts.append(os.fsencode((process / "cwd").readlink()))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):  # it has ended, or is another user's
+            continue
+        if process.name != str(os.getpid()) and any(os.fsencode(folder) in text for text in texts):
+            found.append(texts[0].replace(b"\0", b" ").decode(errors="replace"))
+    return found
 
 
 @dataclass(frozen=True)

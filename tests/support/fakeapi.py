@@ -35,14 +35,17 @@ def status(code: int, reason: str, message: str, **headers: str) -> web.Response
     return web.json_response(body, status=code, headers={key.replace("_", "-"): text for key, text in headers.items()})
 
 
-def kubeconfig(folder: Path, port: int, user: dict[str, Any]) -> str:
-    """Writes a kubeconfig for a server on this port; answers its path."""
+def kubeconfig(folder: Path, port: int, user: dict[str, Any], *, secure: bool = False) -> str:
+    """Writes a kubeconfig for a server on this port, whose certificate is taken as it is; answers its path."""
     path = folder / "kubeconfig"
+    cluster: dict[str, Any] = {"server": f"http://127.0.0.1:{port}"}
+    if secure:
+        cluster = {"server": f"https://127.0.0.1:{port}", "insecure-skip-tls-verify": True}
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "fake",
-        "clusters": [{"name": "fake", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "clusters": [{"name": "fake", "cluster": cluster}],
         "users": [{"name": "fake", "user": user}],
         "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
     }

@@ -11,7 +11,7 @@ from airflow_dispatch.core.classify.conditions import condition, true
 from airflow_dispatch.core.classify.patch import PodPatch, pod_patch
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
-from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_name
+from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_gates, parse_name
 from airflow_dispatch.core.objects import Condition, Job, Metadata, TrainJob, Workload
 from airflow_dispatch.core.snapshot import CapturedPod, NodeView, Site, Snapshot
 
@@ -216,8 +216,7 @@ def current_execution(pods: Sequence[PodView]) -> list[PodView]:
 
 
 def _gates(metadata: Metadata) -> list[str]:
-    text = metadata.annotation(names.ANNOTATION_KUEUE_GATED_BY) or ""
-    return [gate for each in text.split(",") if (gate := each.strip())]
+    return parse_gates(metadata.annotation(names.ANNOTATION_KUEUE_GATED_BY))
 
 
 def _identity(metadata: Metadata) -> str:
