@@ -8,8 +8,9 @@ from functools import cached_property
 
 from airflow_dispatch.core import names
 from airflow_dispatch.core.classify.conditions import condition, true
+from airflow_dispatch.core.classify.findings import Finding, findings
 from airflow_dispatch.core.classify.patch import PodPatch, pod_patch
-from airflow_dispatch.core.classify.pods import PodView
+from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
 from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_gates, parse_name
 from airflow_dispatch.core.objects import Condition, Job, Metadata, TrainJob, Workload
@@ -202,6 +203,30 @@ class Facts:
     def current(self) -> list[PodView]:
         """The pods of the current execution, live or captured (section 6.4)."""
         return current_execution(self.pods)
+
+    @cached_property
+    def ranks(self) -> list[PodView]:
+        """Of each completion index the newest pod of the current execution, in order of index, then name."""
+        return newest_of_each_rank(self.current)
+
+    @cached_property
+    def bound(self) -> list[PodView]:
+        """The live, unfinished pods of the current execution that are bound to a Node, by index and name."""
+        return [view for view in self.current if view.live and not view.finished and view.node_name]
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What the current execution's pods say of why it broke, the cause first (section 6.3)."""
+        return findings(self.ranks, self.site)
+
+    @cached_property
+    def _newest(self) -> dict[tuple[str, str], PodView]:
+        return {view.rank: view for view in newest_of_each_rank(self.live)}
+
+    def replaced(self, view: PodView) -> bool:
+        """A newer live pod has taken its rank."""
+        newest = self._newest.get(view.rank)
+        return newest is not None and newest.age > view.age
 
     def node_now(self, view: PodView) -> NodeView | None:
         """The Node that a pod is or was bound to, as it is now."""

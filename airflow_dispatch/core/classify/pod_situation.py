@@ -8,7 +8,7 @@ from typing import Final
 from airflow_dispatch.core.classify.conditions import stamp, words
 from airflow_dispatch.core.classify.facts import Facts
 from airflow_dispatch.core.classify.findings import findings_of
-from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
+from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.classify.ranks import completed, count, without
 from airflow_dispatch.core.classify.remaining import describe_remaining
 from airflow_dispatch.core.names import TRAINER_CONTAINER
@@ -46,8 +46,7 @@ def being_deleted(facts: Facts, state: State) -> Iterator[str]:
         due = view.pod.metadata.deletion_timestamp
         if due is None or view.finished or view.disruption is not None or view.admission is None:
             continue
-        replaced = any(other.rank == view.rank and other.age > view.age for other in facts.live)
-        if view.admission == facts.patch_admission and not replaced:
+        if view.admission == facts.patch_admission and not facts.replaced(view):
             yield f"pod {view.name} is being deleted, due {stamp(due)}"
 
 
@@ -55,10 +54,11 @@ def sidecars(facts: Facts, _state: State) -> Iterator[str]:
     """``node`` has ended, but other containers keep its pod from ending."""
     for view in _unfinished(facts):
         state = view.trainer.state if view.trainer is not None else None
+        if state is None or state.terminated is None:
+            continue
         others = [name for name in view.running_containers() if name != TRAINER_CONTAINER]
-        if state is not None and state.terminated is not None and others:
-            code = state.terminated.exit_code
-            yield f"pod {view.name}: node exited {code}, {', '.join(others)} still runs"
+        if others:
+            yield f"pod {view.name}: node exited {state.terminated.exit_code}, {', '.join(others)} still runs"
 
 
 def waiting(facts: Facts, _state: State) -> Iterator[str]:
@@ -67,12 +67,13 @@ def waiting(facts: Facts, _state: State) -> Iterator[str]:
         states = [status.state for status in (*view.init_containers, *view.containers)]
         waits = [state.waiting for state in states if state is not None and state.waiting is not None]
         reasons = [words(each.reason, each.message) for each in waits if each.reason and each.reason not in CREATING]
-        yield from (f"pod {view.name} {reason}" for reason in dict.fromkeys(reasons))
+        for reason in dict.fromkeys(reasons):
+            yield f"pod {view.name} {reason}"
 
 
 def failed_without_finding(facts: Facts, _state: State) -> Iterator[str]:
     """A pod of the current execution that failed and says nothing that section 6.3 knows."""
-    for view in newest_of_each_rank(facts.current):
+    for view in facts.ranks:
         status = view.pod.status
         if view.phase == "Failed" and status is not None and not findings_of(view, facts.site):
             yield words(f"pod {view.name} failed", words(status.reason, status.message))

@@ -9,7 +9,7 @@ from airflow_dispatch.core.classify.conditions import condition, words_of
 from airflow_dispatch.core.classify.creation import creation_refused
 from airflow_dispatch.core.classify.evicted import evicted
 from airflow_dispatch.core.classify.facts import Facts
-from airflow_dispatch.core.classify.findings import Finding, cause, findings
+from airflow_dispatch.core.classify.findings import Finding, cause
 from airflow_dispatch.core.classify.nodes import ready, taint
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.objects import Node
@@ -19,7 +19,7 @@ from airflow_dispatch.core.snapshot import NodeAbsence
 
 def node_gone(facts: Facts) -> Cause | None:
     """Row 1."""
-    for view in _bound(facts):
+    for view in facts.bound:
         if view.node is NodeAbsence.GONE:
             return Cause(
                 kind=CauseKind.NODE_LOST,
@@ -46,8 +46,9 @@ def node_not_ready(facts: Facts) -> Cause | None:
 
 def node_tainted(facts: Facts) -> Cause | None:
     """Row 3."""
+    keys = facts.site.all_node_loss_taints
     for view, node in _on_nodes(facts):
-        lost = taint(node, facts.site.all_node_loss_taints)
+        lost = taint(node, keys)
         if lost is not None:
             return Cause(
                 kind=CauseKind.NODE_LOST,
@@ -60,7 +61,7 @@ def node_tainted(facts: Facts) -> Cause | None:
 
 def rank_failed(facts: Facts) -> Cause | None:
     """Row 4: a rank has failed and nothing has acted yet."""
-    ranked = [each for each in findings(facts.current, facts.site) if _still_counts(facts, each)]
+    ranked = [each for each in facts.findings if _still_counts(facts, each)]
     return cause(ranked[0], ranked) if ranked else None
 
 
@@ -95,20 +96,13 @@ def running(facts: Facts) -> Cause:
     return next((found for row in ROWS if (found := row(facts)) is not None), Cause())
 
 
-def _bound(facts: Facts) -> Iterator[PodView]:
-    """The live, unfinished pods of the current execution that are bound to a Node."""
-    ranks = sorted(facts.current, key=lambda view: view.position)
-    yield from (view for view in ranks if view.live and not view.finished and view.node_name)
-
-
 def _on_nodes(facts: Facts) -> Iterator[tuple[PodView, Node]]:
-    for view in _bound(facts):
+    for view in facts.bound:
         if isinstance(view.node, Node):
             yield view, view.node
 
 
 def _still_counts(facts: Facts, finding: Finding) -> bool:
     """It is of the pods that should run now, its container does not run again, and no newer pod has taken its rank."""
-    if finding.restarted or finding.view.counters != (facts.patch_admission, facts.restarts):
-        return False
-    return not any(other.rank == finding.view.rank and other.age > finding.view.age for other in facts.live)
+    should_run = finding.view.counters == (facts.patch_admission, facts.restarts)
+    return should_run and not finding.restarted and not facts.replaced(finding.view)
