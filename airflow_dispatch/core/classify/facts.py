@@ -205,11 +205,6 @@ class Facts:
         return current_execution(self.pods)
 
     @cached_property
-    def ranks(self) -> list[PodView]:
-        """Of each completion index the newest pod of the current execution, in order of index, then name."""
-        return newest_of_each_rank(self.current)
-
-    @cached_property
     def bound(self) -> list[PodView]:
         """The live, unfinished pods of the current execution that are bound to a Node, by index and name."""
         return [view for view in self.current if view.live and not view.finished and view.node_name]
@@ -217,7 +212,7 @@ class Facts:
     @cached_property
     def findings(self) -> list[Finding]:
         """What the current execution's pods say of why it broke, the cause first (section 6.3)."""
-        return findings(self.ranks, self.site)
+        return findings(self.current, self.site)
 
     @cached_property
     def _newest(self) -> dict[tuple[str, str], PodView]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from airflow_dispatch.core.classify import disruption, rejection, termination
-from airflow_dispatch.core.classify.pods import PodView
+from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
 from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
 from airflow_dispatch.core.snapshot import Site
 
@@ -66,9 +66,9 @@ def findings_of(view: PodView, site: Site) -> list[Finding]:
     return found
 
 
-def findings(ranks: Iterable[PodView], site: Site) -> list[Finding]:
-    """All findings of an execution, the cause first; ``ranks`` are the newest pod of each completion index."""
-    found = (each for view in ranks for each in findings_of(view, site))
+def findings(execution: Iterable[PodView], site: Site) -> list[Finding]:
+    """All findings of an execution, the cause first; of each completion index only the newest pod counts."""
+    found = (each for view in newest_of_each_rank(execution) for each in findings_of(view, site))
     return sorted(found, key=lambda each: each.order)
 
 

@@ -21,8 +21,8 @@ class PodView:
     ``phase`` and ``node_name`` are empty where there is none; ``finished``: the phase is terminal. ``admission`` is A,
     which a pod may carry without J; ``counters`` are A and J, None when either is missing, malformed or out of bounds
     (contract, section 6.4). ``index`` is the completion index: the rank, where there is one replicated job.
-    ``position`` sorts by it, then by name. ``disruption`` is DisruptionTarget when True, ``trainer`` the container
-    ``node``.
+    ``position`` sorts by it, then by name. ``rank`` is what at most one pod of an execution may be: the index of a Job,
+    or itself when it has no index. ``disruption`` is DisruptionTarget when True, ``trainer`` the container ``node``.
     """
 
     __slots__ = (
@@ -40,6 +40,7 @@ class PodView:
         "phase",
         "pod",
         "position",
+        "rank",
         "trainer",
     )
 
@@ -56,17 +57,12 @@ class PodView:
         self.counters = _counters(self.admission, parse_decimal(metadata.label(names.LABEL_RESTART_ATTEMPT)))
         self.index = parse_decimal(metadata.label(names.LABEL_COMPLETION_INDEX))
         self.position = (self.index if self.index is not None else sys.maxsize), self.name
+        job = metadata.label(names.LABEL_JOB_NAME) or ""
+        self.rank = (job, str(self.index)) if self.index is not None else ("", self.name)
         self.disruption = true(status, "DisruptionTarget")
         self.containers = (status.container_statuses if status is not None else None) or []
         self.init_containers = (status.init_container_statuses if status is not None else None) or []
         self.trainer = _named(self.containers, names.TRAINER_CONTAINER)
-
-    @property
-    def rank(self) -> tuple[str, str]:
-        """What at most one pod of an execution may be: the index of a Job, or itself when it has no index."""
-        if self.index is None:
-            return "", self.name
-        return self.pod.metadata.label(names.LABEL_JOB_NAME) or "", str(self.index)
 
     @property
     def age(self) -> tuple[datetime, bool, str]:
