@@ -190,7 +190,7 @@ class Facts:
         return [
             view
             for identity, view in known.items()
-            if identity in remembered or may_have_outlived(view, self.node_now(view))
+            if identity not in self.snapshot.confirmed and may_have_outlived(view, self.node_now(view))
         ]
 
     @cached_property
@@ -244,5 +244,5 @@ def _identity(metadata: Metadata) -> str:
 
 
 def _captured(pods: Iterable[CapturedPod], live: set[str]) -> list[PodView]:
-    views = {_identity(each.pod.metadata): PodView(each.pod, each.node, live=False) for each in pods}
+    views = {_identity(each.pod.metadata): PodView.of(each) for each in pods}
     return [view for identity, view in views.items() if identity not in live]

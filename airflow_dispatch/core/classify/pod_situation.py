@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from airflow_dispatch.core.classify.conditions import stamp, words
@@ -23,13 +23,13 @@ def earlier_execution(facts: Facts, _state: State) -> Iterator[str]:
     current = facts.patch_admission
     if current is not None:
         views = [view for view in facts.remaining if view.admission is not None and view.admission < current]
-        yield from _listed("earlier execution", facts, views)
+        yield from _listed("earlier execution", _written(facts, views))
 
 
 def remaining(facts: Facts, state: State) -> Iterator[str]:
-    """While nothing should run: what may still run."""
+    """While nothing should run: what may still run, and what the ledger can't tell."""
     if state is not State.RUNNING:
-        yield from _listed("remaining pods", facts, facts.remaining)
+        yield from _listed("remaining pods", [*_written(facts, facts.remaining), *facts.snapshot.unreadable])
 
 
 def being_deleted(facts: Facts, state: State) -> Iterator[str]:
@@ -97,7 +97,10 @@ def _unfinished(facts: Facts) -> list[PodView]:
     return [view for view in facts.live if not view.finished]
 
 
-def _listed(note: str, facts: Facts, views: Iterable[PodView]) -> Iterator[str]:
-    written = [describe_remaining(view, facts.node_now(view)) for view in views]
+def _written(facts: Facts, views: Iterable[PodView]) -> list[str]:
+    return [describe_remaining(view, facts.node_now(view)) for view in views]
+
+
+def _listed(note: str, written: Sequence[str]) -> Iterator[str]:
     if written:
         yield f"{note}: {', '.join(written)}"

@@ -5,18 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Self
 
 from airflow_dispatch.core import names
 from airflow_dispatch.core.classify.conditions import true
 from airflow_dispatch.core.identity import MAX_NUMBER, parse_decimal
 from airflow_dispatch.core.objects import ContainerStatus, Pod, Terminated
-from airflow_dispatch.core.snapshot import NodeView
+from airflow_dispatch.core.snapshot import CapturedPod, Machine, NodeView
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 class PodView:
-    """A pod as a rule sees it, read once; ``node`` is None for a pod that is bound to none.
+    """A pod as a rule sees it, read once; ``node`` is None for a pod that is bound to none, ``machine`` for a live one.
 
     ``phase`` and ``node_name`` are empty where there is none; ``finished``: the phase is terminal. ``admission`` is A,
     which a pod may carry without J; ``counters`` are A and J, None when either is missing, malformed or out of bounds
@@ -34,6 +35,7 @@ class PodView:
         "index",
         "init_containers",
         "live",
+        "machine",
         "name",
         "node",
         "node_name",
@@ -44,11 +46,12 @@ class PodView:
         "trainer",
     )
 
-    def __init__(self, pod: Pod, node: NodeView | None, *, live: bool) -> None:
+    def __init__(self, pod: Pod, node: NodeView | None, *, live: bool, machine: Machine | None = None) -> None:
         metadata, status = pod.metadata, pod.status
         self.pod = pod
         self.node = node
         self.live = live
+        self.machine = machine
         self.name = metadata.name
         self.node_name = pod.spec.node_name or ""
         self.phase = (status.phase if status is not None else None) or ""
@@ -63,6 +66,11 @@ class PodView:
         self.containers = (status.container_statuses if status is not None else None) or []
         self.init_containers = (status.init_container_statuses if status is not None else None) or []
         self.trainer = _named(self.containers, names.TRAINER_CONTAINER)
+
+    @classmethod
+    def of(cls, captured: CapturedPod) -> Self:
+        """A deleted pod."""
+        return cls(captured.pod, captured.node, live=False, machine=captured.machine)
 
     @property
     def age(self) -> tuple[datetime, bool, str]:
@@ -82,6 +90,11 @@ class PodView:
     def started(self) -> bool:
         """The container ``node`` runs or has run."""
         return self.trainer is not None and (running(self.trainer) or termination_of(self.trainer) is not None)
+
+    @property
+    def runs(self) -> bool:
+        """A container of it runs, as its status says."""
+        return bool(self.running_containers())
 
     def running_containers(self) -> list[str]:
         """The names of all containers, init containers first, that its status says are running."""
