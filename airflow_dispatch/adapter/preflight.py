@@ -26,6 +26,7 @@ _NEEDED: Final[tuple[tuple[Resource, str, tuple[str, ...]], ...]] = (
     (paths.EVENTS, "", ("list", "watch")),
     (paths.CLUSTER_RUNTIMES, "", ("get",)),
     (paths.NODES, "", ("get",)),
+    (paths.CONFIGMAPS, "", ("get", "create", "update")),
 )
 
 

@@ -6,12 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from airflow_dispatch.cli import local
+from airflow_dispatch.cli import confirm, local
 from airflow_dispatch.cli.exits import Exit, Failure
 
 __all__ = ["main"]
 
-_COMMANDS = (local,)
+_COMMANDS = (confirm, local)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -35,10 +35,14 @@ WATCH_SILENCE_SECONDS: Final = 90.0
 
 
 class Listing(NamedTuple):
-    """The objects of a list, all pages of it, and the resourceVersion to watch from."""
+    """The objects of a list, all pages of it, and the resourceVersion to watch from.
+
+    ``whole`` is one of them for read-modify-write, when it was asked for and is there.
+    """
 
     items: list[Object]
     resource_version: str
+    whole: dict[str, Any] | None = None
 
 
 class WatchEvent(NamedTuple):
@@ -63,6 +67,7 @@ class _Page(NamedTuple):
     items: list[Object]
     resource_version: str
     following: str
+    whole: dict[str, Any] | None
 
 
 class _Line(msgspec.Struct):
@@ -128,23 +133,32 @@ class KubeClient:
         *,
         label_selector: str = "",
         field_selector: str = "",
+        whole: str | None = None,
     ) -> Listing:
-        """All objects of a selection, read in pages; begins anew once when a page's token has expired."""
+        """All objects of a selection, read in pages; begins anew once when a page's token has expired.
+
+        The object of the name ``whole`` comes entire as well.
+        """
         selectors = _query(labelSelector=label_selector, fieldSelector=field_selector)
         try:
-            return await self._list(resource, namespace, selectors)
+            return await self._list(resource, namespace, selectors, whole)
         except Gone:
-            return await self._list(resource, namespace, selectors)
+            return await self._list(resource, namespace, selectors, whole)
 
-    async def _list(self, resource: Resource, namespace: str | None, selectors: Mapping[str, str]) -> Listing:
+    async def _list(
+        self, resource: Resource, namespace: str | None, selectors: Mapping[str, str], whole: str | None
+    ) -> Listing:
         items: list[Object] = []
+        found: dict[str, Any] | None = None
         query = {"limit": str(PAGE_SIZE), **selectors}
         while True:
-            page = await self._read(resource, "list", namespace, query=query, decode=partial(_decode_page, resource))
+            decode = partial(_decode_page, resource, whole=whole)
+            page = await self._read(resource, "list", namespace, query=query, decode=decode)
             items += page.items
+            found = page.whole or found
             following = page.following
             if not following:
-                return Listing(items, page.resource_version)
+                return Listing(items, page.resource_version, found)
             query["continue"] = following
 
     async def watch(
@@ -262,12 +276,14 @@ class KubeClient:
         namespace: str | None,
         *,
         uid: str | None = None,
+        resource_version: str | None = None,
         propagation: str = "Background",
     ) -> None:
-        """Deletes an object, with its UID as precondition when given; raises :class:`NotFound`."""
+        """Deletes an object, with its UID and resourceVersion as preconditions when given; raises :class:`NotFound`."""
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
-        if uid:
-            body["preconditions"] = {"uid": uid}
+        preconditions = _query(uid=uid, resourceVersion=resource_version)
+        if preconditions:
+            body["preconditions"] = preconditions
         await self._write("DELETE", "delete", resource, namespace, name, body=body)
 
     async def can_i(self, verb: str, resource: Resource, namespace: str | None, subresource: str = "") -> bool:
@@ -333,14 +349,19 @@ class KubeClient:
             return _decode_object(await response.read())
 
 
-def _decode_object(body: bytes) -> dict[str, Any]:
+def _decode_object(body: bytes | msgspec.Raw) -> dict[str, Any]:
     return msgspec.json.decode(body, type=dict[str, Any])
 
 
-def _decode_page(resource: Resource, body: bytes) -> _Page:
+def _decode_page(resource: Resource, body: bytes, *, whole: str | None) -> _Page:
     page = msgspec.json.decode(body, type=_RawPage)
-    items = [decode_record(resource, raw) for raw in page.items or ()]
-    return _Page(items, page.metadata.resource_version, page.metadata.following)
+    raws = page.items or []
+    items = [decode_record(resource, raw) for raw in raws]
+    wanted = next((raw for raw, item in zip(raws, items, strict=True) if item.metadata.name == whole), None)
+    entire = (
+        {"apiVersion": resource.api, "kind": resource.kind, **_decode_object(wanted)} if wanted is not None else None
+    )
+    return _Page(items, page.metadata.resource_version, page.metadata.following, entire)
 
 
 def _query(**parameters: Any) -> dict[str, str]:

@@ -6,28 +6,12 @@ import json
 from datetime import datetime
 from typing import Any
 
-import msgspec
 import pytest
 
 from airflow_dispatch.core.classify import classify, orphans
-from airflow_dispatch.core.objects import (
-    Event,
-    Job,
-    JobSet,
-    Node,
-    Object,
-    Pod,
-    TrainingRuntime,
-    TrainJob,
-    Workload,
-)
 from airflow_dispatch.core.observation import Observation
 from airflow_dispatch.kube.store import Store
-from tests.support.recordings import Expectation, Recording, expectations, recording
-
-KINDS: dict[str, type[Object]] = {
-    kind.__name__: kind for kind in (TrainJob, TrainingRuntime, JobSet, Job, Pod, Node, Event, Workload)
-}
+from tests.support.recordings import Expectation, expectations, recording, replay
 
 
 @pytest.mark.parametrize("expected", [*expectations("plain"), *expectations("kueue")], ids=str)
@@ -36,20 +20,10 @@ def test_recorded_moment_is_classified_as_the_contract_says(expected: Expectatio
     until = played.time_of(expected.mark)
     now = played.clock(until)
 
-    observation = _observe(_replay(played, until), played.name, expected.ref, now)
+    observation = _observe(replay(played, until), played.name, expected.ref, now)
 
     assert observation is not None
     assert _only(expected.observation, json.loads(observation.to_json())) == expected.observation
-
-
-def _replay(played: Recording, until: float) -> Store:
-    """A store that has watched from the beginning."""
-    store = Store(played.head["namespace"])
-    for event, raw in played.events(until):
-        if raw["kind"] not in KINDS:
-            continue
-        store.apply(event, raw["kind"], msgspec.convert(raw, KINDS[raw["kind"]]))
-    return store
 
 
 def _observe(store: Store, name: str, ref: str | None, now: datetime) -> Observation | None:

@@ -8,9 +8,28 @@ import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from airflow_dispatch.core.objects import (
+    Event,
+    Job,
+    JobSet,
+    Node,
+    Object,
+    Pod,
+    TrainingRuntime,
+    TrainJob,
+    Workload,
+)
+from airflow_dispatch.kube.store import Store
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+MODES: Final = ("plain", "kueue")
+KINDS: Final[dict[str, type[Object]]] = {
+    kind.__name__: kind for kind in (TrainJob, TrainingRuntime, JobSet, Job, Pod, Node, Event, Workload)
+}
 
 
 class Expectation(NamedTuple):
@@ -72,3 +91,17 @@ def recording(mode: str, scenario: str) -> Recording:
     with gzip.open(GOLDEN / mode / f"{scenario}.jsonl.gz", "rt") as file:
         head, *lines = (json.loads(line) for line in file)
     return Recording(head, tuple(lines))
+
+
+def scenarios(mode: str) -> list[str]:
+    """The names of a mode's recordings."""
+    return sorted(path.name.removesuffix(".jsonl.gz") for path in (GOLDEN / mode).glob("*.jsonl.gz"))
+
+
+def replay(played: Recording, until: float) -> Store:
+    """A store that has watched from the beginning up to a time."""
+    store = Store(played.head["namespace"])
+    for event, raw in played.events(until):
+        if raw["kind"] in KINDS:
+            store.apply(event, raw["kind"], msgspec.convert(raw, KINDS[raw["kind"]]))
+    return store
