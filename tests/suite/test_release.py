@@ -23,7 +23,7 @@ from airflow_dispatch.kube.hub import shared_hub
 from airflow_dispatch.kube.paths import PODS
 from airflow_dispatch.localcluster.client import MERGE_PATCH, HttpApi
 from airflow_dispatch.localcluster.resources import PODS as POD_RESOURCE
-from tests.suite.conftest import WAIT_SECONDS, Workspace
+from tests.suite.workspace import WAIT_SECONDS, Workspace
 
 pytestmark = pytest.mark.timeout(240)
 
