@@ -10,7 +10,8 @@ from typing import Any
 
 from airflow_dispatch.core.snapshot import Snapshot
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import Hub, shared_hub
+from airflow_dispatch.kube.hub import Hub
+from airflow_dispatch.kube.sharing import shared_hub
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.apiserver.server import ApiServer
 from airflow_dispatch.localcluster.clock import WallClock

@@ -16,7 +16,8 @@ from airflow_dispatch.core.observation import CauseKind, Observation, State
 from airflow_dispatch.core.snapshot import Snapshot
 from airflow_dispatch.kube import hub as hub_module
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import Hub, shared_hub
+from airflow_dispatch.kube.hub import Hub
+from airflow_dispatch.kube.sharing import shared_hub
 from tests.suite.workspace import WAIT_SECONDS, Workspace, name_of
 from tests.support.accounts import TRIGGERER, verbs_of
 from tests.support.proxy import CountingProxy, counting_proxy
