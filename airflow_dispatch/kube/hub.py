@@ -1,4 +1,4 @@
-"""One set of watches for a connection and a namespace; all who wait there share it, see :mod:`~airflow_dispatch.kube.sharing`.
+"""One set of watches for a connection and a namespace; all who wait there share it (``kube.sharing``).
 
 However many jobs are waited for, there is one stream a kind: TrainJobs, JobSets, Jobs, pods, runtime copies, Warning
 Events, Kueue's Workloads where the server has them, and Nodes, which are got one by one where they may not be listed.
