@@ -68,15 +68,18 @@ async def node_lost_that_returns(stage: Stage) -> None:
 
 
 async def force_deleted_pod(stage: Stage) -> None:
-    """The node of rank 1 is lost, and someone force-deletes the pod though its process may live."""
+    """The node of rank 1 is lost, held, and someone force-deletes the pod though its process lives."""
     gang = await running(stage)
     pod = gang.pod(1)
     node, name = pod["spec"]["nodeName"], pod["metadata"]["name"]
     await stage.fault(f"{node} stops heartbeating; its processes go on", lambda: stage.faults.lose_node(node))
     await stage.until("rank 1 has DisruptionTarget and a deletionTimestamp", lambda: _disrupted(stage))
     await stage.still()
+    await gang.hold()
+    await stage.until("rank 1 alone is left", lambda: len(stage.objects(PODS)) == 1)
+    await stage.still()
     await stage.delete("someone force-deletes rank 1", PODS, name, gracePeriodSeconds=0)
-    await gang.ends("Failed")
+    await gang.nothing_remains()
     await stage.fault(f"{node} returns", lambda: stage.faults.return_node(node))
     await stage.until(f"{node} is Ready and has no taints", lambda: _healthy(stage, node))
 
