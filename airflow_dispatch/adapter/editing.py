@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_dispatch.core import names
-from airflow_dispatch.core.identity import parse_decimal
+from airflow_dispatch.core.identity import parse_decimal, parse_gates
 from airflow_dispatch.core.objects import JobSet
+from airflow_dispatch.core.task import is_opened
 
 __all__ = [
     "HOLD_KEYS",
@@ -41,8 +42,7 @@ def annotations_of(trainjob: dict[str, Any]) -> dict[str, str]:
 
 def gates_of(trainjob: dict[str, Any]) -> list[str]:
     """Who gates it."""
-    text = annotations_of(trainjob).get(names.ANNOTATION_KUEUE_GATED_BY, "")
-    return [gate for each in text.split(",") if (gate := each.strip())]
+    return parse_gates(annotations_of(trainjob).get(names.ANNOTATION_KUEUE_GATED_BY))
 
 
 def is_queued(trainjob: dict[str, Any]) -> bool:
@@ -52,7 +52,7 @@ def is_queued(trainjob: dict[str, Any]) -> bool:
 
 def is_open(trainjob: dict[str, Any]) -> bool:
     """It was opened, and our gate is gone."""
-    return annotations_of(trainjob).get(names.ANNOTATION_OPENED) == "true" and names.GATE not in gates_of(trainjob)
+    return is_opened(annotations_of(trainjob))
 
 
 def drop_gate(trainjob: dict[str, Any]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import NamedTuple
 
+from airflow_dispatch.adapter.cancelling import remove
 from airflow_dispatch.adapter.editing import (
     HOLD_KEYS,
     annotations_of,
@@ -17,17 +18,15 @@ from airflow_dispatch.adapter.editing import (
     is_queued,
     note_jobset,
 )
-from airflow_dispatch.adapter.reading import get_trainjob, read_namespace, snapshot_in, with_trainjob
+from airflow_dispatch.adapter.reading import read_snapshot, read_to_admit, with_trainjob
 from airflow_dispatch.adapter.retrying import retrying
 from airflow_dispatch.adapter.target import Target
-from airflow_dispatch.core import cessation, manifest, names
+from airflow_dispatch.core import cessation, manifest, names, task
 from airflow_dispatch.core.classify import classify
-from airflow_dispatch.core.classify.conditions import end
 from airflow_dispatch.core.errors import PodsRemain, Refused, Unreachable
-from airflow_dispatch.core.identity import Submission, parse_name
-from airflow_dispatch.core.objects import TrainJob
+from airflow_dispatch.core.identity import Submission
 from airflow_dispatch.core.observation import Observation
-from airflow_dispatch.core.snapshot import Snapshot
+from airflow_dispatch.core.snapshot import Leftovers, Snapshot
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.store import Store
 
@@ -36,28 +35,41 @@ __all__ = ["open_trainjob", "release"]
 _LOOK_SECONDS = 1.0
 
 
-async def open_trainjob(target: Target, name: str, uid: str | None) -> Observation:
-    """Opens a gated TrainJob; one that is open already is only read."""
+class _LookAt(NamedTuple):
+    """The submission to look at next: the same one, after others have gone, or the one that stays."""
 
-    async def once() -> Observation:
+    name: str
+    uid: str
+
+
+async def open_trainjob(target: Target, name: str, uid: str | None) -> Observation:
+    """Opens a gated TrainJob; one that is open already is only read.
+
+    When another submission of the job is the one to go on with (:func:`~airflow_dispatch.core.task.before_open`), this
+    one is deleted and that one opened; the observation is of that one then.
+    """
+
+    async def once() -> Observation | _LookAt:
         return await _open(target, name, uid)
 
-    return await retrying(once)
+    while isinstance(step := await retrying(once), _LookAt):
+        name, uid = step
+    return step
 
 
-async def _open(target: Target, name: str, uid: str | None) -> Observation:
-    trainjob = await get_trainjob(target, name, uid)
-    ref = target.ref(name)
-    store = await read_namespace(target, _submission(target, trainjob).job_id)
-    snapshot = snapshot_in(target, store, trainjob)
+async def _open(target: Target, name: str, uid: str | None) -> Observation | _LookAt:
+    own, trainjob, store, snapshot = await read_to_admit(target, name, uid)
     if is_open(trainjob) or is_ended(trainjob) or names.ANNOTATION_VERDICT in annotations_of(trainjob):
-        return classify(snapshot, datetime.now(UTC))
+        return classify(await read_snapshot(target, trainjob), datetime.now(UTC))
     if trainjob["metadata"].get("deletionTimestamp"):
-        raise Refused(f"{ref} is being deleted")
-    _check_other_submissions(target, store, trainjob)
+        raise Refused(f"{target.ref(name)} is being deleted")
+    stays = await _settle(target, store, own)
+    if stays is not None:
+        return stays
+    _check_leftovers(target, store.leftovers(), own)
     queued = is_queued(trainjob)
     if not queued:
-        _check(ref, cessation.ask(snapshot, datetime.now(UTC)))
+        _check(target.ref(name), cessation.ask(snapshot, datetime.now(UTC)))
     drop_gate(trainjob)
     annotations_of(trainjob)[names.ANNOTATION_OPENED] = "true"
     note_jobset(trainjob, snapshot.jobset)
@@ -66,6 +78,19 @@ async def _open(target: Target, name: str, uid: str | None) -> Observation:
         trainjob["spec"]["suspend"] = False
     answer = await target.client.replace(paths.TRAINJOBS, trainjob)
     return classify(with_trainjob(snapshot, answer), datetime.now(UTC))
+
+
+async def _settle(target: Target, store: Store, own: Submission) -> _LookAt | None:
+    """Makes sure that one submission of the job is left to go on with; None when ``own`` stands alone already."""
+    submissions = task.submissions_of(store.leftovers().trainjobs, own.job_id)
+    mine = next(each for each in submissions if each.number == own.number)
+    decision = task.before_open(mine, [each for each in submissions if each is not mine])
+    for each in decision.remove:
+        await remove(target, own.job_id, each)
+    if not decision.remove:
+        return None
+    stays = next(each for each in submissions if each.number == decision.submission)
+    return _LookAt(names.object_name(own.job_id, stays.number), stays.uid)
 
 
 async def release(target: Target, name: str, instance: int, uid: str | None) -> Observation:
@@ -83,19 +108,17 @@ async def release(target: Target, name: str, instance: int, uid: str | None) -> 
 
 
 async def _release(target: Target, name: str, instance: int, uid: str | None, first_look: list[float]) -> Observation:
-    trainjob = await get_trainjob(target, name, uid)
+    own, trainjob, store, snapshot = await read_to_admit(target, name, uid)
     ref = target.ref(name)
     if is_queued(trainjob):
         raise Refused(f"{ref} is queued by Kueue: a hold of its Workload is released there")
-    store = await read_namespace(target, _submission(target, trainjob).job_id)
-    snapshot = snapshot_in(target, store, trainjob)
     in_force = hold_of(trainjob)
     if not in_force:
-        return classify(snapshot, datetime.now(UTC))
+        return classify(await read_snapshot(target, trainjob), datetime.now(UTC))
     if in_force != instance:
         raise Refused(f"{ref}: the hold in force is {in_force}, not {instance}")
     if is_open(trainjob) and not is_ended(trainjob):
-        _check_other_submissions(target, store, trainjob)
+        _check_beside(target, store.leftovers(), own)
         _check_twice(ref, snapshot, first_look)
         manifest.raise_admission(trainjob)
         trainjob["spec"]["suspend"] = False
@@ -132,30 +155,17 @@ def _check_twice(ref: str, snapshot: Snapshot, first_look: list[float]) -> None:
     raise _LookAgain(answer.second_look)
 
 
-def _submission(target: Target, trainjob: dict[str, Any]) -> Submission:
-    name = trainjob["metadata"]["name"]
-    found = parse_name(name)
-    if found is None:
-        raise Refused(f"{target.ref(name)}: is no name of dispatch's")
-    return found
-
-
-def _check_other_submissions(target: Target, store: Store, trainjob: dict[str, Any]) -> None:
-    """Nothing is opened while another submission of the job is live, or anything of it may still run."""
-    own = _submission(target, trainjob)
-    leftovers = store.leftovers()
-    others = [
-        each.metadata.name
-        for each in leftovers.trainjobs
-        if (found := parse_name(each.metadata.name)) and found.job_id == own.job_id and found != own and _is_live(each)
-    ]
-    if others:
-        raise Unreachable(f"{target.ref(own.name)}: not opened while another submission is there: {', '.join(others)}")
+def _check_leftovers(target: Target, leftovers: Leftovers, own: Submission) -> None:
+    """Nothing is admitted while anything of another submission may still run."""
     remaining = cessation.of_other_submissions(leftovers, own)
     if remaining:
         raise PodsRemain(target.ref(own.name), remaining)
 
 
-def _is_live(trainjob: TrainJob) -> bool:
-    reported = trainjob.metadata.annotation(names.ANNOTATION_VERDICT) is not None
-    return end(trainjob.status) is None and not reported and trainjob.metadata.deletion_timestamp is None
+def _check_beside(target: Target, leftovers: Leftovers, own: Submission) -> None:
+    """Nothing is admitted again while another submission is open: it must have been opened by hand."""
+    submissions = task.submissions_of(leftovers.trainjobs, own.job_id)
+    others = [names.object_name(own.job_id, each.number) for each in task.open_beside(own.number, submissions)]
+    if others:
+        raise Unreachable(f"{target.ref(own.name)}: not released while another submission is open: {', '.join(others)}")
+    _check_leftovers(target, leftovers, own)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 
-from airflow_dispatch.adapter.cancelling import cancel
+from airflow_dispatch.adapter.cancelling import remove
 from airflow_dispatch.adapter.editing import annotations_of, has_condition
-from airflow_dispatch.adapter.finding import inspect
-from airflow_dispatch.adapter.reading import get_trainjob, read_namespace
+from airflow_dispatch.adapter.reading import complete, get_trainjob, read_submissions, snapshot_named
 from airflow_dispatch.adapter.retrying import retrying
-from airflow_dispatch.adapter.starting import start
+from airflow_dispatch.adapter.starting import check_identity, create, give, sweep
 from airflow_dispatch.adapter.target import Target
 from airflow_dispatch.core import names, task
-from airflow_dispatch.core.errors import NotFound, Unreachable
-from airflow_dispatch.core.identity import TaskKey, parse_decimal, parse_name
+from airflow_dispatch.core.classify import classify
+from airflow_dispatch.core.errors import NotFound
+from airflow_dispatch.core.identity import Submission, TaskKey, parse_decimal, parse_name
 from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.core.observation import Cause, Observation
 from airflow_dispatch.core.snapshot import Leftovers
@@ -50,33 +51,31 @@ async def submit(target: Target, job: TrainingJob, origin: TaskKey, try_number: 
 
 
 async def _submit(target: Target, job: TrainingJob, origin: TaskKey, try_number: int) -> Submitted:
-    leftovers = (await read_namespace(target, job.job_id)).leftovers()
-    submissions = [
-        found
-        for trainjob in leftovers.trainjobs
-        if (parsed := parse_name(trainjob.metadata.name)) is not None
-        and parsed.job_id == job.job_id
-        and (found := task.submitted_of(trainjob)) is not None
-    ]
+    store = await read_submissions(target)
+    leftovers = store.leftovers()
     digest = task.spec_digest(job)
     decision = task.decide(
-        submissions,
+        task.submissions_of(leftovers.trainjobs, job.job_id),
         digest=digest,
         origin=origin,
         try_number=try_number,
         highest=max(_numbers(leftovers, job.job_id), default=0),
     )
-    for each in decision.cancel:
-        await cancel(target, names.object_name(job.job_id, each.number), each.uid)
-    if decision.action is Action.VERDICT:
-        name = names.object_name(job.job_id, decision.submission)
-        seen = await inspect(target, name)
-        if seen is None:
-            raise Unreachable(f"{target.ref(name)}: was deleted while it was read")
-        return Submitted(_WORDS[decision.action], seen)
-    marks = {names.ANNOTATION_SPEC_DIGEST: digest, names.ANNOTATION_ORIGIN: task.format_origin(origin)}
-    observation = await start(target, job, decision.submission, try_number, marks)
-    return Submitted(_WORDS[decision.action], observation)
+    for each in decision.remove:
+        await remove(target, job.job_id, each)
+    copies = [copy for copy in leftovers.runtimes if copy.metadata.label(names.LABEL_JOB_ID) == job.job_id]
+    await sweep(target, copies, decision.submission)
+    name = names.object_name(job.job_id, decision.submission)
+    if decision.action in (Action.START, Action.REPLACE):
+        marks = {names.ANNOTATION_SPEC_DIGEST: digest, names.ANNOTATION_ORIGIN: task.format_origin(origin)}
+        snapshot = await create(target, job, decision.submission, try_number, marks)
+    else:
+        await complete(target, store, job.job_id)
+        snapshot = snapshot_named(target, store, name)
+        if decision.action is Action.ADOPT:
+            check_identity(target, snapshot.trainjob.metadata, Submission(job.job_id, decision.submission))
+            await give(target, snapshot.trainjob, snapshot.runtime)
+    return Submitted(_WORDS[decision.action], classify(snapshot, datetime.now(UTC)))
 
 
 def _numbers(leftovers: Leftovers, job_id: str) -> list[int]:

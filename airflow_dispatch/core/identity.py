@@ -65,6 +65,11 @@ def parse_decimal(text: str | None) -> int | None:
     return int(text) if text is not None and len(text) <= _MAX_DIGITS and _DECIMAL.fullmatch(text) else None
 
 
+def parse_gates(text: str | None) -> list[str]:
+    """The parties that the annotation ``kueue.x-k8s.io/admission-gated-by`` names."""
+    return [gate for each in (text or "").split(",") if (gate := each.strip())]
+
+
 def format_comment(submission: int, attempt: int) -> str:
     """The comment annotation: ``dispatch:s=<N>;a=<attempt>``."""
     return f"dispatch:s={submission};a={attempt}"

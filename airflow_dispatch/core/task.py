@@ -16,7 +16,7 @@ import msgspec
 from airflow_dispatch.core import names
 from airflow_dispatch.core.classify.conditions import end
 from airflow_dispatch.core.errors import Refused
-from airflow_dispatch.core.identity import MAX_SUBMISSION, TaskKey, parse_name
+from airflow_dispatch.core.identity import MAX_SUBMISSION, TaskKey, parse_gates, parse_name
 from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.core.objects import TrainJob
 from airflow_dispatch.core.observation import Cause
@@ -25,14 +25,18 @@ __all__ = [
     "Action",
     "Decision",
     "Submitted",
+    "before_open",
     "decide",
     "format_origin",
     "format_verdict",
+    "is_opened",
     "next_submission",
+    "open_beside",
     "parse_origin",
     "parse_verdict",
     "spec_digest",
-    "submitted_of",
+    "standing",
+    "submissions_of",
 ]
 
 DIGEST_VERSION: Final = "v1"
@@ -49,10 +53,16 @@ class Action(enum.Enum):
 
 
 class Submitted(NamedTuple):
-    """One submission as it stands: ``finished`` says that Complete or Failed is True on it now."""
+    """One submission as it stands.
+
+    ``opened`` says that it was opened, so that pods of it may run; ``finished`` that Complete or Failed is True on it
+    now; ``version`` is the resourceVersion at which all this was read.
+    """
 
     number: int
     uid: str
+    version: str = ""
+    opened: bool = False
     finished: bool = False
     deleting: bool = False
     reported: bool = False
@@ -61,42 +71,73 @@ class Submitted(NamedTuple):
 
     @property
     def live(self) -> bool:
-        """It has not ended, or it runs again though its end was reported."""
+        """It has not ended, or it runs again though its end was reported: pods of it may run, now or later."""
         return not self.finished and not self.deleting
+
+    @property
+    def guard(self) -> str | None:
+        """The version that its deletion depends on: a gated one is deleted only if nobody has opened it meanwhile."""
+        return None if self.opened or self.reported else self.version
 
 
 class Decision(NamedTuple):
-    """``submission`` is the one to start, to adopt, or whose verdict to take; ``cancel`` has to go first, by UID."""
+    """``submission`` is the one to start, to adopt, or whose verdict to take; those of ``remove`` have to go first.
+
+    They are deleted by UID, each under its :attr:`Submitted.guard`, in this order.
+    """
 
     action: Action
     submission: int
-    cancel: tuple[Submitted, ...] = ()
+    remove: tuple[Submitted, ...] = ()
+
+
+def standing(submissions: Iterable[Submitted]) -> Submitted | None:
+    """The live submission that may go on, or None when there is none; all other live ones have to go (section 12).
+
+    It is the one that was opened, since pods of it may run; while none was, the highest. A gated one keeps all others
+    closed for as long as it stands, since each looks for others after its own create and before it is opened; and it
+    is withdrawn only in the version in which it was seen gated. So no two of a job are ever open together. One whose
+    end was reported is never gone on with, though it may run again.
+    """
+    wanted = [each for each in submissions if each.live and not each.reported]
+    opened = [each for each in wanted if each.opened]
+    return max(opened or wanted, key=lambda each: each.number, default=None)
 
 
 def decide(
     submissions: Sequence[Submitted], *, digest: str, origin: TaskKey, try_number: int, highest: int
 ) -> Decision:
-    """The table of section 13.
+    """What a try does: the table of section 13 over the job's newest submission, or over one that was opened already.
 
     ``highest`` is the highest N of anything of the job (:func:`next_submission`). Raises :class:`Refused` when the
-    newest submission is another task's.
+    submission that decides is another task's.
     """
     present = sorted((each for each in submissions if not each.deleting), key=lambda each: each.number)
     following = next_submission(try_number, [highest, *(each.number for each in submissions)])
     if not present:
         return Decision(Action.START, following)
-    *earlier, newest = present
-    if newest.origin is not None and newest.origin != origin:
-        raise Refused(f"submission {newest.number} of this job is another task's: {format_origin(newest.origin)}")
-    stale = tuple(each for each in earlier if each.live)
-    if newest.reported:
-        undead = (newest,) if newest.live else ()
-        return Decision(Action.START, following, (*stale, *undead))
-    if newest.finished:
-        return Decision(Action.VERDICT, newest.number, stale)
-    if _same(newest.digest, digest):
-        return Decision(Action.ADOPT, newest.number, stale)
-    return Decision(Action.REPLACE, following, (*stale, newest))
+    stays = standing(present)
+    subject = stays if stays is not None and stays.opened else present[-1]
+    if subject.origin is not None and subject.origin != origin:
+        raise Refused(f"submission {subject.number} of this job is another task's: {format_origin(subject.origin)}")
+    others = tuple(each for each in present if each.live and each != subject)
+    if subject.reported:
+        return Decision(Action.START, following, (*others, subject) if subject.live else others)
+    if subject.finished:
+        return Decision(Action.VERDICT, subject.number, others)
+    if _same(subject.digest, digest):
+        return Decision(Action.ADOPT, subject.number, others)
+    return Decision(Action.REPLACE, following, (*others, subject))
+
+
+def before_open(own: Submitted, others: Iterable[Submitted]) -> Decision:
+    """Whether ``own``, which is gated, may be opened beside the job's others, on a list taken after its create.
+
+    ADOPT of its own number: it may, once those of ``remove`` have gone. Of another: that one stays, ``own`` goes.
+    """
+    everyone = [*others, own]
+    stays = standing(everyone) or own
+    return Decision(Action.ADOPT, stays.number, tuple(each for each in everyone if each.live and each != stays))
 
 
 def next_submission(try_number: int, numbers: Iterable[int]) -> int:
@@ -107,21 +148,41 @@ def next_submission(try_number: int, numbers: Iterable[int]) -> int:
     return following
 
 
-def submitted_of(trainjob: TrainJob) -> Submitted | None:
-    """A TrainJob as the table sees it; None for a name that is not of our form."""
-    submission = parse_name(trainjob.metadata.name)
-    if submission is None:
-        return None
+def open_beside(own: int, submissions: Iterable[Submitted]) -> list[Submitted]:
+    """The live ones beside submission ``own`` that were opened: while there is one, ``own`` is not admitted again."""
+    return [each for each in submissions if each.live and each.opened and each.number != own]
+
+
+def submissions_of(trainjobs: Iterable[TrainJob], job_id: str) -> list[Submitted]:
+    """A job's submissions among TrainJobs, by their names, lowest first."""
+    found = []
+    for trainjob in trainjobs:
+        parsed = parse_name(trainjob.metadata.name)
+        if parsed is not None and parsed.job_id == job_id:
+            found.append(_submitted(trainjob, parsed.number))
+    return sorted(found, key=lambda each: each.number)
+
+
+def _submitted(trainjob: TrainJob, number: int) -> Submitted:
     metadata = trainjob.metadata
+    annotations = metadata.annotations or {}
     return Submitted(
-        number=submission.number,
+        number=number,
         uid=metadata.uid,
+        version=metadata.resource_version,
+        opened=is_opened(annotations),
         finished=end(trainjob.status) is not None,
         deleting=metadata.deletion_timestamp is not None,
-        reported=metadata.annotation(names.ANNOTATION_REPORTED) is not None,
-        digest=metadata.annotation(names.ANNOTATION_SPEC_DIGEST),
-        origin=parse_origin(metadata.annotation(names.ANNOTATION_ORIGIN)),
+        reported=names.ANNOTATION_REPORTED in annotations,
+        digest=annotations.get(names.ANNOTATION_SPEC_DIGEST),
+        origin=parse_origin(annotations.get(names.ANNOTATION_ORIGIN)),
     )
+
+
+def is_opened(annotations: Mapping[str, str]) -> bool:
+    """A TrainJob with these annotations was opened, and our gate is gone."""
+    gates = parse_gates(annotations.get(names.ANNOTATION_KUEUE_GATED_BY))
+    return annotations.get(names.ANNOTATION_OPENED) == "true" and names.GATE not in gates
 
 
 def spec_digest(job: TrainingJob) -> str:

@@ -18,7 +18,12 @@ from airflow_dispatch.core.errors import (
     Unreachable,
 )
 
-_RBAC: Final = re.compile(r'User "[^"]*" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(.*)', re.DOTALL)
+_RBAC: Final = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
+    r' ?(?P<scope>(?:in the namespace "[^"]*"|at the cluster scope)?)'
+)
+"""What Kubernetes' RBAC authorizer says of every request that it denies."""
+
 _RETRYABLE_DENIALS: Final = ("must be created before the TrainJob is created", "is still active")
 """Trainer's webhook answers 403 for everything; these two pass by themselves (contract, section 10)."""
 
@@ -88,11 +93,18 @@ def _denied(text: str, message: str, what: str) -> DispatchError:
     if any(denial in message for denial in _RETRYABLE_DENIALS):
         return Unreachable(text)
     denied = _RBAC.search(message)
-    if denied is None:
-        return Refused(text)
-    verb, resource, group, scope = denied.groups()
-    qualified = f"{resource}.{group}" if group else resource
-    return Forbidden(f"{what}: no permission to {verb} {qualified}{scope}: {message}")
+    return Refused(text) if denied is None else Forbidden(f"{what}: {_advice(denied)} ({message})")
+
+
+def _advice(denied: re.Match[str]) -> str:
+    """What is missing, where, and who has to be given what."""
+    verb, resource, scope = denied["verb"], denied["resource"], denied["scope"]
+    qualified = f"{resource}.{denied['group']}" if denied["group"] else resource
+    kind = "ClusterRole" if "cluster scope" in scope else "Role"
+    return (
+        f"no permission to {verb} {qualified} {scope}".rstrip()
+        + f": bind {denied['user']} to a {kind} that allows it, see docs/guides/permissions.md"
+    )
 
 
 def _status(body: bytes) -> Status:

@@ -2,7 +2,8 @@
 
 However many jobs are waited for, there is one stream a kind: TrainJobs, JobSets, Jobs, pods, runtime copies, Warning
 Events, Kueue's Workloads where the server has them, and Nodes, which are got one by one where they may not be listed.
-A Node that a pod is bound to and no stream has shown yet is got by itself.
+A Node that a pod is bound to and no stream has shown yet is got by itself. A pod that vanishes while it runs is written
+into its job's ledger (contract, section 12), and nothing else is written.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Any, Final
 
 from airflow_dispatch.core.errors import DispatchError, Forbidden, Gone, NotFound, Unreachable
 from airflow_dispatch.core.identity import parse_name
+from airflow_dispatch.core.ledger import Ledger
 from airflow_dispatch.core.objects import Object
 from airflow_dispatch.core.snapshot import Site, Snapshot
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.client import WATCH_SECONDS, KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.decoding import Unreadable
+from airflow_dispatch.kube.ledgers import LedgerWriter
 from airflow_dispatch.kube.paths import Resource
 from airflow_dispatch.kube.store import Store
 
@@ -36,6 +38,12 @@ _BACKOFF_FIRST: Final = 0.5
 _BACKOFF_LAST: Final = 30.0
 _RETRY_AFTER_LAST: Final = 60.0
 """What a server may ask for at most: longer, and evidence would be missed."""
+
+_DENIED_SECONDS: Final = 5.0
+"""How often a kind that was watched until the permission for it was taken away is asked for again."""
+
+_NOT_ALLOWED_SECONDS: Final = 300.0
+"""How often a kind that may be left out is asked for again: no more often than a watch of it is made anew."""
 
 _STEADY_SECONDS: Final = 10.0
 """A watch that held for as long as this has not failed, however quiet it was."""
@@ -53,22 +61,25 @@ class Hub:
         self.namespace = namespace
         self.store = Store(namespace, site=site)
         self._troubles: dict[str, str] = {}
+        self._watched: set[str] = set()
         self._wakers: dict[str, set[asyncio.Event]] = {}
         self._failure: Exception | None = None
         self._unsynced = {resource.kind for resource in (*_REQUIRED, *_OPTIONAL, paths.NODES)}
         self._synced = asyncio.Event()
         self._nodes_wanted = asyncio.Event()
+        self._ledgers = LedgerWriter(client, namespace, self._take_ledger)
 
     async def run(self) -> None:
         """Follows all kinds until cancelled, or until something that will not pass, which every subscriber raises."""
         try:
             async with asyncio.TaskGroup() as group:
                 for resource in _REQUIRED:
-                    group.create_task(self._follow(resource))
+                    group.create_task(self._follow_required(resource))
                 for resource in _OPTIONAL:
                     group.create_task(self._follow_if_allowed(resource))
                 group.create_task(self._follow_nodes())
                 group.create_task(self._get_unseen_nodes())
+                group.create_task(self._ledgers.run())
         except* DispatchError as errors:
             self._failure = _first(errors)
         except* Exception as errors:
@@ -78,6 +89,7 @@ class Hub:
             self._failure = self._failure or Unreachable("the watches have ended")
             self._synced.set()
             self._wake(list(self._wakers))
+            await self._ledgers.close()
 
     @property
     def failed(self) -> bool:
@@ -101,8 +113,9 @@ class Hub:
     async def subscribe(self, name: str) -> AsyncGenerator[Snapshot | None, None]:
         """The TrainJob's snapshot now and after each change; None when there is no such TrainJob.
 
-        Changes that come faster than they are taken are merged into the latest. Raises what the watches failed of,
-        when it will not pass by itself (a permission that was taken away).
+        Changes that come faster than they are taken are merged into the latest. Raises what the watches failed of, when
+        it will not pass by itself: a permission that was never there. One that is taken away later is a
+        :attr:`trouble`, of which subscribers are woken; the snapshot stands as it was until it is given back.
         """
         changed = asyncio.Event()
         self._wakers.setdefault(name, set()).add(changed)
@@ -142,6 +155,15 @@ class Hub:
                     waker.set()
         if self.store.unseen_nodes:
             self._nodes_wanted.set()
+        self._ledgers.add(self.store.take_vanished())
+
+    def _take_ledger(self, found: Ledger) -> bool:
+        """Takes what a job's ledger says, for as long as there is a TrainJob to say it of; answers whether there is."""
+        if not self.store.names_of_job(found.job_id):
+            self.store.forget_ledger(found.job_id)
+            return False
+        self._wake(self.store.take_ledger(found))
+        return True
 
     def _listed(self, kind: str) -> None:
         self._unsynced.discard(kind)
@@ -149,14 +171,38 @@ class Hub:
         if not self._unsynced:
             self._synced.set()
 
+    def _opened(self, kind: str) -> None:
+        self._watched.add(kind)
+        self._troubles.pop(kind, None)
+
+    async def _follow_required(self, resource: Resource) -> None:
+        """Follows a kind without which nothing can be said.
+
+        Raises :class:`Forbidden` when it never could be watched. A permission that is taken away while it is watched
+        may come back, as when roles are deleted and made anew: that is waited for, and said.
+        """
+        while True:
+            try:
+                await self._follow(resource)
+            except Forbidden as error:
+                if resource.kind not in self._watched:
+                    raise
+                self._troubles[resource.kind] = str(error)
+                self._wake(list(self._wakers))
+            await asyncio.sleep(_DENIED_SECONDS)
+
     async def _follow_if_allowed(self, resource: Resource) -> None:
         """Follows a kind that a cluster may lack or that one may not be allowed to read."""
-        try:
-            await self._follow(resource)
-        except (NotFound, Forbidden) as error:
-            logger.debug("not watching %s: %s", resource.plural, error)
-            self._wake(self.store.replace_all(resource.kind, []))
-            self._listed(resource.kind)
+        while True:
+            try:
+                await self._follow(resource)
+            except (NotFound, Forbidden) as error:
+                logger.debug("not watching %s: %s", resource.plural, error)
+                self._wake(self.store.replace_all(resource.kind, []))
+                self._listed(resource.kind)
+                if isinstance(error, NotFound):
+                    return
+            await asyncio.sleep(_NOT_ALLOWED_SECONDS)
 
     async def _follow(self, resource: Resource) -> None:
         """Lists and watches one kind, for ever; what breaks is taken up again after a growing, jittered pause.
@@ -191,7 +237,7 @@ class Hub:
         selector = _FIELD_SELECTORS.get(resource.kind, "")
         listing = await self.client.list(resource, namespace, field_selector=selector)
         for item in listing.items:
-            _warn_if_odd(item)
+            _warn_if_odd(resource.kind, item)
         self._wake(self.store.replace_all(resource.kind, listing.items))
         self._listed(resource.kind)
         return listing.resource_version
@@ -203,41 +249,48 @@ class Hub:
             resource_version=version,
             field_selector=_FIELD_SELECTORS.get(resource.kind, ""),
             seconds=int(WATCH_SECONDS * random.uniform(0.8, 1.2)),  # noqa: S311 (spreads load, guards nothing)
-            on_open=lambda: self._troubles.pop(resource.kind, None),
+            on_open=lambda: self._opened(resource.kind),
         )
         async with contextlib.aclosing(stream) as events:
             async for event in events:
                 if event.type != "BOOKMARK":
-                    _warn_if_odd(event.object)
+                    _warn_if_odd(resource.kind, event.object)
                     self._wake(self.store.apply(event.type, resource.kind, event.object))
                 yield event.resource_version
 
     # ------------------------------------------------------------ Nodes
 
     async def _follow_nodes(self) -> None:
-        try:
-            await self._follow(paths.NODES)
-        except Forbidden as error:
-            logger.debug("getting the Nodes one by one: %s", error)
+        while True:
+            try:
+                await self._follow(paths.NODES)
+            except Forbidden as error:
+                logger.debug("getting the Nodes one by one: %s", error)
             await self._poll_nodes()
 
     async def _poll_nodes(self) -> None:
-        """Gets the Nodes that pods are bound to, where they may be got but not listed; else they are not readable."""
-        while True:
+        """Gets the Nodes that pods are bound to, where they may be got but not listed; else they are not readable.
+
+        Returns when it is time to ask for the list again.
+        """
+        clock = asyncio.get_running_loop().time
+        end = clock() + _NOT_ALLOWED_SECONDS
+        while clock() < end:
+            pause = NODE_POLL_SECONDS
             try:
                 nodes = [await self._node(name) for name in sorted(self.store.bound_nodes())]
             except Forbidden as error:
                 logger.debug("Nodes are not readable: %s", error)
-                self.store.nodes_readable = False
+                self.store.nodes_denied()
                 self._listed(paths.NODES.kind)
                 self._wake(list(self._wakers))
-                return
+                pause = _NOT_ALLOWED_SECONDS
             except Unreachable as error:
                 self._troubles[paths.NODES.kind] = str(error)
             else:
                 self._wake(self.store.replace_all(paths.NODES.kind, [node for node in nodes if node is not None]))
                 self._listed(paths.NODES.kind)
-            await asyncio.sleep(NODE_POLL_SECONDS)
+            await asyncio.sleep(pause)
 
     async def _get_unseen_nodes(self) -> None:
         """Gets each Node that a pod is bound to and no stream has shown: it is new, or it went before the pod came.
@@ -245,15 +298,15 @@ class Hub:
         Until then such a Node is not readable; it would be taken for a lost one else.
         """
         await self._synced.wait()
-        while self.store.nodes_readable:
+        while True:
             await self._nodes_wanted.wait()
             self._nodes_wanted.clear()
-            for name in sorted(self.store.unseen_nodes):
+            for name in sorted(self.store.unseen_nodes) if self.store.nodes_readable else ():
                 try:
                     node = await self._node(name)
                 except Forbidden as error:
                     logger.debug("Node %s is not readable: %s", name, error)
-                    return
+                    break
                 except Unreachable as error:
                     logger.debug("Node %s could not be got: %s", name, error)
                     self._nodes_wanted.set()
@@ -332,9 +385,9 @@ async def shared_hub(config: ClusterConfig, namespace: str, *, site: Site = Site
             await shared.close()
 
 
-def _warn_if_odd(item: Object) -> None:
-    if isinstance(item, Unreadable):
-        logger.warning("%s %s is left out, it can't be read: %s", item.kind, item.metadata.name, item.problem)
+def _warn_if_odd(kind: str, item: Object) -> None:
+    if item.problem:
+        logger.warning("%s %s can't be read in full: %s", kind, item.metadata.name, item.problem)
 
 
 def _pause(failures: int) -> float:

@@ -44,7 +44,9 @@ _OUTPUT_PUBLISHED: Final = 30.0
 """Seconds between two publications of how far rank 0's output was shown."""
 _RETRY: Final = 10.0
 """Seconds before a cluster that could not be reached is tried again."""
-_UNREACHABLE: Final = "the cluster can't be reached, trying again: {}"
+_EVIDENCE: Final = 60.0
+"""Seconds that a failure waits for watches that are behind: what they bring may be its cause."""
+_BEHIND: Final = "the job can't be watched just now, trying again: {}"
 
 _FAILING_POD = re.compile(r"pod (\S+): ")
 
@@ -78,6 +80,8 @@ class Follower:
         self._task = task
         self._output_published = 0.0
         self._trouble = ""
+        self._behind = False
+        self._failed_at: float | None = None
 
     async def wait(self) -> dict[str, Any]:
         """Logs what changes and returns the event; see :mod:`airflow_dispatch.triggers.event`."""
@@ -94,7 +98,7 @@ class Follower:
             except (ConfigurationError, Refused) as error:
                 return make_event("error", None, f"{self._ref} can't be watched: {error}")
             except Unreachable as error:
-                self._complain(_UNREACHABLE.format(error))
+                self._complain(_BEHIND.format(error))
             if self._is_late():
                 return await self._timeout()
             await asyncio.sleep(self._pause(_RETRY))
@@ -118,13 +122,15 @@ class Follower:
         async with aclosing(self._snapshots(hub)) as snapshots:
             async for snapshot in snapshots:
                 now = datetime.now(UTC)
-                if snapshot is not None and self._is_it(snapshot):
+                if snapshot is None or not self._is_it(snapshot):
+                    if await self._is_gone(hub):
+                        return await self._end("gone", self._gone(now), hub, output)
+                else:
                     observation = classify(snapshot, now)
-                    if observation.state is State.ENDED:
+                    if observation.state is not State.ENDED:
+                        await self._attend(snapshot, observation, adapter, output)
+                    elif not self._may_learn_more(observation, hub):
                         return await self._end("ended", observation, hub, output)
-                    await self._attend(snapshot, observation, adapter, output)
-                elif await self._is_gone(hub):
-                    return await self._end("gone", self._gone(now), hub, output)
                 if self._is_late():
                     return await self._timeout()
         raise Unreachable("the watch ended")
@@ -161,8 +167,7 @@ class Follower:
                     yield hub.snapshot(self._waited.name)
                 elif self._is_late():
                     raise Unreachable(hub.trouble or "the watches have not been listed in time")
-                if hub.trouble:
-                    self._complain(_UNREACHABLE.format(hub.trouble))
+                self._follow_trouble(hub.trouble)
         finally:
             upcoming.cancel()
             await asyncio.wait({upcoming})
@@ -220,6 +225,24 @@ class Follower:
         if self._waited.deadline is None:
             return seconds
         return max(0.0, min(seconds, (self._waited.deadline - datetime.now(UTC)).total_seconds()))
+
+    def _may_learn_more(self, observation: Observation, hub: Hub) -> bool:
+        """Whether an end is a failure whose cause may stand in what can't be watched just now."""
+        if hub.trouble is None or observation.cause.kind is CauseKind.COMPLETED or self._is_late():
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._failed_at is None:
+            self._failed_at = now
+        return now - self._failed_at < _EVIDENCE
+
+    def _follow_trouble(self, trouble: str | None) -> None:
+        """Says what keeps the watches from going on, and when they do again: until then the job may be elsewhere."""
+        if trouble:
+            self._complain(_BEHIND.format(trouble))
+        elif self._behind:
+            self._trouble = ""
+            self._log.log(logging.INFO, "the job is watched again")
+        self._behind = bool(trouble)
 
     def _complain(self, text: str) -> None:
         """Says what stands in the way, once for as long as it is the same."""

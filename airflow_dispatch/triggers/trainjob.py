@@ -139,15 +139,20 @@ class TrainJobTrigger(BaseTrigger):
             await self._cancel(state)
 
     async def _cancel(self, state: str | None) -> None:
+        from airflow_dispatch.core.errors import DispatchError
         from airflow_dispatch.core.observation import State
         from airflow_dispatch.hooks.dispatch import DispatchHook
 
-        async with DispatchHook(self.kubernetes_conn_id, namespace=self.namespace).adapter() as adapter:
-            seen = await adapter.inspect(self.name)
-            if seen is None or seen.uid != self.uid or seen.state is State.ENDED:
-                self.log.info("%s has ended already; the task was marked %s", self._ref, state)
-                return
-            await adapter.cancel(self.name, uid=self.uid)
+        try:
+            async with DispatchHook(self.kubernetes_conn_id, namespace=self.namespace).adapter() as adapter:
+                seen = await adapter.inspect(self.name)
+                if seen is None or seen.uid != self.uid or seen.state is State.ENDED:
+                    self.log.info("%s has ended already; the task was marked %s", self._ref, state)
+                    return
+                await adapter.cancel(self.name, uid=self.uid)
+        except DispatchError as error:
+            self.log.warning("%s could not be cancelled, it may run on: %s", self._ref, error)
+            return
         self.log.warning("cancelled %s: the task was marked %s", self._ref, state)
 
     @property

@@ -5,8 +5,9 @@ gradients of all ranks, over the network, and sends the average back. After each
 a run that finds one goes on from it.
 
 Trainer's torch policy says who is who: ``PET_NNODES``, ``PET_NODE_RANK``, ``PET_MASTER_ADDR`` and ``PET_MASTER_PORT``.
-``DISPATCH_EPOCH`` rises with every execution of the job: an execution that finds a newer one in its checkpoint folder
-stops, so that two can never write there in turn.
+``DISPATCH_EPOCH`` rises with every execution of the job: the fence lets only the newest one write checkpoints, and an
+older one stops there. An image that has no package ``airflow_dispatch`` needs a copy of that one file, and ``import
+fence``.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
+from airflow_dispatch import fence
+
 Array = NDArray[np.float64]
 Parameters = list[Array]
 
 HIDDEN = 64
 RENDEZVOUS_SECONDS = 60.0
-SUPERSEDED = 76
-"""Exit code of an execution that has found a newer one in its checkpoint folder."""
+FENCED_OUT = 76
+"""Exit code of an execution whose checkpoint folder a newer one has claimed; ``fence.sh`` has the same."""
 
 
 class Ranks:
@@ -88,15 +91,11 @@ class Ranks:
 
 
 class Checkpoints:
-    """A folder that belongs to one execution at a time: the one with the highest epoch that has come by."""
+    """A folder that belongs to one execution at a time: the newest that has claimed it."""
 
-    def __init__(self, folder: Path, epoch: int) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._fence = fence.claim(folder)
         self._file = folder / "checkpoint.npz"
-        self._claim = folder / "epoch"
-        self._epoch = epoch
-        folder.mkdir(parents=True, exist_ok=True)
-        self._check()
-        self._replace(self._claim, str(epoch).encode())
 
     def load(self) -> tuple[int, Parameters] | None:
         """The number of epochs trained, and the parameters."""
@@ -107,23 +106,9 @@ class Checkpoints:
 
     def save(self, epochs: int, parameters: Parameters) -> None:
         """Writes a checkpoint in one step, unless the folder is a newer execution's by now."""
-        self._check()
-        partial = self._file.with_suffix(f".{os.getpid()}.npz")
         arrays = {f"p{index}": value for index, value in enumerate(parameters)}
-        np.savez(partial, allow_pickle=False, epochs=np.array(epochs), **arrays)
-        partial.replace(self._file)
-
-    def _check(self) -> None:
-        claimed = int(self._claim.read_text()) if self._claim.exists() else 0
-        if claimed > self._epoch:
-            print(f"a newer execution ({claimed}) has taken over from {self._epoch}", file=sys.stderr, flush=True)
-            sys.exit(SUPERSEDED)
-
-    @staticmethod
-    def _replace(path: Path, content: bytes) -> None:
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_bytes(content)
-        partial.replace(path)
+        with self._fence.saving(self._file.name) as partial:
+            np.savez(partial, allow_pickle=False, epochs=np.array(epochs), **arrays)
 
 
 def fresh_parameters(inputs: int, classes: int) -> Parameters:
@@ -190,7 +175,7 @@ def main() -> None:
 
     checkpoints = None
     if ranks.rank == 0 and "CHECKPOINTS" in os.environ:
-        checkpoints = Checkpoints(Path(os.environ["CHECKPOINTS"]), int(os.environ.get("DISPATCH_EPOCH", "1")))
+        checkpoints = Checkpoints(Path(os.environ["CHECKPOINTS"]))
     print(f"rank {ranks.rank} of {ranks.world}: {len(images)} images", flush=True)
     ranks.meet()
 
@@ -228,4 +213,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except fence.FencedOut as error:
+        print(error, file=sys.stderr, flush=True)
+        sys.exit(FENCED_OUT)

@@ -1,4 +1,4 @@
-"""``open``, ``hold``, ``release``, ``cancel``, ``find`` and ``inspect``."""
+"""``hold``, ``release``, ``cancel``, ``find`` and ``inspect``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_dispatch.core import names
-from airflow_dispatch.core.errors import NotFound, PodsRemain, Refused, Unreachable
+from airflow_dispatch.core.errors import Refused
 from airflow_dispatch.core.manifest import read_admission
 from airflow_dispatch.core.observation import State
 from airflow_dispatch.localcluster.resources import PODS, TRAINJOBS
@@ -28,58 +28,6 @@ def add_pod(running: Cluster, of: str) -> None:
         "spec": {"containers": [{"name": "node", "image": "example.invalid/app:1"}]},
     }
     running.registry.create(PODS, NAMESPACE, body)
-
-
-def test_open_is_one_update_that_keeps_what_others_wrote(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with cluster(tmp_path) as running:
-            started = await running.adapter.start(job(), submission=1, attempt=1)
-            body = trainjob(running)
-            body["metadata"]["annotations"][names.ANNOTATION_KUEUE_GATED_BY] += ",example.com/gate"
-            other = {"manager": "example.com/other", "trainingRuntimeSpec": {"template": {"spec": {}}}}
-            body["spec"]["runtimePatches"].append(other)
-            before = running.registry.update(TRAINJOBS, NAMESPACE, NAME, body)
-            await running.adapter.open(NAME, uid=started.uid)
-            after = trainjob(running)
-            annotations = after["metadata"]["annotations"]
-            assert annotations[names.ANNOTATION_KUEUE_GATED_BY] == "example.com/gate"
-            assert (annotations[names.ANNOTATION_OPENED], annotations[names.ANNOTATION_ADMISSION_FLOOR]) == (
-                "true",
-                "1",
-            )
-            assert (read_admission(after), after["spec"]["suspend"]) == (1, False)
-            assert after["spec"]["runtimePatches"][1:] == before["spec"]["runtimePatches"][1:]
-            await running.adapter.open(NAME)
-            assert trainjob(running) == after
-
-    asyncio.run(run())
-
-
-def test_open_waits_for_pods_of_the_object_and_of_other_submissions(tmp_path: Path) -> None:
-    async def run(of: str) -> None:
-        async with cluster(tmp_path) as running:
-            await running.adapter.start(job(), submission=1, attempt=1)
-            before = trainjob(running)
-            add_pod(running, of)
-            with pytest.raises(PodsRemain) as caught:
-                await running.adapter.open(NAME)
-            assert caught.value.remaining == ("left",)
-            assert trainjob(running) == before
-
-    asyncio.run(run(NAME))
-    asyncio.run(run(names.object_name(JOB_ID, 2)))
-
-
-def test_open_refuses_another_uid_and_what_is_not_there(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with cluster(tmp_path) as running:
-            with pytest.raises(NotFound):
-                await running.adapter.open(NAME)
-            await running.adapter.start(job(), submission=1, attempt=1)
-            with pytest.raises(Refused, match="another object"):
-                await running.adapter.open(NAME, uid="other")
-
-    asyncio.run(run())
 
 
 def test_a_hold_is_released_by_its_own_instance_alone(tmp_path: Path) -> None:
@@ -121,16 +69,5 @@ def test_find_shows_submissions_and_orphans(tmp_path: Path) -> None:
             found = await running.adapter.find(JOB_ID)
             assert [each.ref for each in found] == [started.ref, f"{NAMESPACE}/pod/left"]
             assert await running.adapter.inspect(found[1].ref) == found[1]
-
-    asyncio.run(run())
-
-
-def test_nothing_opens_while_another_submission_is_live(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with cluster(tmp_path) as running:
-            await running.adapter.start(job(), submission=1, attempt=1)
-            await running.adapter.start(job(), submission=2, attempt=1)
-            with pytest.raises(Unreachable, match="another submission"):
-                await running.adapter.open(NAME)
 
     asyncio.run(run())

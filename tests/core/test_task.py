@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from airflow_dispatch.core import names
 from airflow_dispatch.core.errors import Refused
 from airflow_dispatch.core.identity import TaskKey
 from airflow_dispatch.core.job import TrainingJob
+from airflow_dispatch.core.objects import TrainJob
 from airflow_dispatch.core.observation import Cause, CauseKind
 from airflow_dispatch.core.task import (
     Action,
     Decision,
     Submitted,
+    before_open,
     decide,
     format_origin,
     format_verdict,
+    open_beside,
     parse_origin,
     parse_verdict,
     spec_digest,
+    submissions_of,
 )
 
 ORIGIN = TaskKey("airflow", "dag", "run", "task", -1)
@@ -32,7 +38,11 @@ def submitted(number: int = 1, digest: str | None = "v1:same", **fields: Any) ->
 
 LIVE = submitted()
 OTHER = submitted(digest="v1:other")
+OPENED = submitted(opened=True)
 UNDEAD = submitted(reported=True)
+ENDED = submitted(finished=True)
+GONE = submitted(deleting=True)
+REPORTED = submitted(finished=True, reported=True)
 
 
 @pytest.mark.parametrize(
@@ -43,13 +53,28 @@ UNDEAD = submitted(reported=True)
         ([], 1, 4, Decision(Action.START, 5)),
         ([submitted(2, deleting=True)], 1, 0, Decision(Action.START, 3)),
         ([LIVE], 2, 1, Decision(Action.ADOPT, 1)),
+        ([OPENED], 2, 1, Decision(Action.ADOPT, 1)),
         ([submitted(digest="v2:unknown")], 2, 1, Decision(Action.ADOPT, 1)),
+        ([submitted(digest=None)], 2, 1, Decision(Action.ADOPT, 1)),
         ([OTHER], 2, 1, Decision(Action.REPLACE, 2, (OTHER,))),
-        ([submitted(finished=True)], 2, 1, Decision(Action.VERDICT, 1)),
-        ([submitted(finished=True, digest="v1:other")], 2, 1, Decision(Action.VERDICT, 1)),
-        ([submitted(finished=True, reported=True)], 2, 1, Decision(Action.START, 2)),
+        ([ENDED], 2, 1, Decision(Action.VERDICT, 1)),
+        ([ENDED._replace(digest="v1:other")], 2, 1, Decision(Action.VERDICT, 1)),
+        ([REPORTED], 2, 1, Decision(Action.START, 2)),
         ([UNDEAD], 2, 1, Decision(Action.START, 2, (UNDEAD,))),
         ([LIVE, submitted(2)], 2, 2, Decision(Action.ADOPT, 2, (LIVE,))),
+        ([OPENED, submitted(2)], 2, 2, Decision(Action.ADOPT, 1, (submitted(2),))),
+        ([OPENED, submitted(2, finished=True)], 2, 2, Decision(Action.ADOPT, 1)),
+        ([OPENED, submitted(2, deleting=True)], 2, 2, Decision(Action.ADOPT, 1)),
+        ([OPENED, submitted(2, opened=True)], 2, 2, Decision(Action.ADOPT, 2, (OPENED,))),
+        (
+            [OPENED._replace(digest="v1:other"), submitted(2)],
+            2,
+            2,
+            Decision(Action.REPLACE, 3, (submitted(2), OPENED._replace(digest="v1:other"))),
+        ),
+        ([LIVE, submitted(2, finished=True)], 2, 2, Decision(Action.VERDICT, 2, (LIVE,))),
+        ([UNDEAD, submitted(2, opened=True)], 2, 2, Decision(Action.ADOPT, 2, (UNDEAD,))),
+        ([submitted(2), LIVE], 2, 2, Decision(Action.ADOPT, 2, (LIVE,))),
     ],
 )
 def test_the_newest_submission_decides(
@@ -57,6 +82,84 @@ def test_the_newest_submission_decides(
 ) -> None:
     found = decide(present, digest="v1:same", origin=ORIGIN, try_number=try_number, highest=highest)
     assert found == expected
+
+
+OWN = submitted(2)
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], Decision(Action.ADOPT, 2)),
+        ([REPORTED], Decision(Action.ADOPT, 2)),
+        ([ENDED], Decision(Action.ADOPT, 2)),
+        ([GONE], Decision(Action.ADOPT, 2)),
+        ([LIVE], Decision(Action.ADOPT, 2, (LIVE,))),
+        ([OPENED], Decision(Action.ADOPT, 1, (OWN,))),
+        ([OPENED._replace(digest="v1:other")], Decision(Action.ADOPT, 1, (OWN,))),
+        ([submitted(3)], Decision(Action.ADOPT, 3, (OWN,))),
+        ([submitted(3, opened=True)], Decision(Action.ADOPT, 3, (OWN,))),
+        ([OPENED, submitted(3)], Decision(Action.ADOPT, 1, (submitted(3), OWN))),
+        ([LIVE, submitted(3)], Decision(Action.ADOPT, 3, (LIVE, OWN))),
+        ([UNDEAD], Decision(Action.ADOPT, 2, (UNDEAD,))),
+        ([UNDEAD._replace(opened=True)], Decision(Action.ADOPT, 2, (UNDEAD._replace(opened=True),))),
+    ],
+)
+def test_one_submission_is_left_before_any_is_opened(others: list[Submitted], expected: Decision) -> None:
+    assert before_open(OWN, others) == expected
+
+
+def test_whoever_looks_first_the_same_submission_stays() -> None:
+    gated = [submitted(number) for number in (1, 2, 3)]
+    for opened in (None, 0, 1, 2):
+        given = [each._replace(opened=index == opened) for index, each in enumerate(gated)]
+        stays = {
+            before_open(own, [each for each in given if each is not own]).submission for own in given if not own.opened
+        }
+        assert stays == {3 if opened is None else opened + 1}
+        assert decide(given, digest="v1:same", origin=ORIGIN, try_number=1, highest=3).submission in stays
+
+
+def test_only_a_gated_one_is_deleted_in_the_version_that_was_read() -> None:
+    assert LIVE._replace(version="7").guard == "7"
+    assert OPENED._replace(version="7").guard is None
+    assert UNDEAD._replace(version="7").guard is None
+
+
+def test_a_release_waits_for_another_one_that_is_open_alone() -> None:
+    opened = submitted(2, opened=True)
+    assert open_beside(1, [OPENED, LIVE, submitted(3), REPORTED, ENDED._replace(opened=True), opened]) == [opened]
+
+
+def trainjob(name: str, *, status: dict[str, Any] | None = None, **metadata: Any) -> TrainJob:
+    raw = {"metadata": {"name": name, "uid": "u", "resourceVersion": "7", **metadata}, "status": status or {}}
+    return msgspec.convert(raw, TrainJob)
+
+
+def test_submissions_are_read_from_the_job_s_trainjobs_alone() -> None:
+    name = f"dj-{GOOD['job_id'].lower()}-s"
+    annotations = {
+        names.ANNOTATION_OPENED: "true",
+        names.ANNOTATION_KUEUE_GATED_BY: "example.com/gate",
+        names.ANNOTATION_REPORTED: "ti",
+        names.ANNOTATION_SPEC_DIGEST: "v1:same",
+        names.ANNOTATION_ORIGIN: format_origin(ORIGIN),
+    }
+    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
+    closed = {**annotations, names.ANNOTATION_KUEUE_GATED_BY: f"example.com/gate, {names.GATE}"}
+    found = submissions_of(
+        [
+            trainjob(f"{name}12", annotations=annotations, status=failed),
+            trainjob(f"{name}2", annotations=closed, deletionTimestamp="2026-01-01T00:00:00Z"),
+            trainjob("another"),
+            trainjob("dj-01k6njrfae13r8h0c3swzgbj7s-s3"),
+        ],
+        GOOD["job_id"],
+    )
+    assert found == [
+        Submitted(2, "u", "7", deleting=True, reported=True, digest="v1:same", origin=ORIGIN),
+        Submitted(12, "u", "7", opened=True, finished=True, reported=True, digest="v1:same", origin=ORIGIN),
+    ]
 
 
 def test_another_task_s_submission_is_refused() -> None:

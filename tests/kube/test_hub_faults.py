@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,11 @@ def forbidden(verb: str, resource: str) -> Any:
     return status(403, "Forbidden", message)
 
 
+def deny(fake: FakeApi, plural: str, *verbs: str) -> None:
+    for verb in verbs:
+        fake.always[f"{verb} {plural}"] = partial(forbidden, verb, plural)
+
+
 def test_a_broken_watch_goes_on_from_the_last_event(tmp_path: Path) -> None:
     async def main() -> None:
         async with fake_api() as fake:
@@ -101,7 +107,7 @@ def test_a_bookmark_moves_the_place_to_go_on_from_and_an_odd_event_does_not_lose
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    assert "JobSet odd is left out" in caplog.text
+    assert "JobSet odd can't be read in full" in caplog.text
 
 
 @pytest.mark.parametrize("line", [b"not JSON\n", b'{"type": "ADDED"}\n', b"[]\n"])
@@ -195,21 +201,44 @@ def test_subscribers_wait_until_a_busy_server_has_listed_everything(tmp_path: Pa
     asyncio.run(main())
 
 
-def test_a_permission_that_is_taken_away_reaches_every_subscriber(tmp_path: Path) -> None:
+def test_a_permission_that_is_taken_away_is_said_and_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "_DENIED_SECONDS", 0.001)
+
     async def main() -> None:
-        async with fake_api() as fake, following(tmp_path, fake) as (shared, snapshots):
-            others = shared.subscribe("other")
-            assert await anext(others) is None
-            waiting = [asyncio.ensure_future(_rest(each)) for each in (snapshots, others)]
-            stream = await fake.watching("pods")
+        async with fake_api() as fake:
+            fake.items["trainjobs"] = [raw(trainjob(), 1)]
+            fake.items["pods"] = [raw(pod("a"), 1), raw(pod("b"), 1)]
+            async with following(tmp_path, fake) as (shared, snapshots):
+                stream = await fake.watching("pods")
+                deny(fake, "pods", "list", "watch")
+                stream.end()
+                assert pod_names(await until(snapshots, lambda _: shared.trouble is not None)) == ["a", "b"]
+                assert "no permission to watch pods" in str(shared.trouble)
+                fake.items["pods"] = [raw(pod("b"), 2)]
+                fake.always.clear()
+                seen = await until(snapshots, lambda seen: pod_names(seen) == ["b"])
+                assert [each.pod.metadata.name for each in seen.captured] == ["a"]
+                await fake.watching("pods")
+                await eventually(lambda: shared.trouble is None)
+
+    asyncio.run(main())
+
+
+def test_a_permission_that_was_never_there_reaches_every_subscriber(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with fake_api() as fake:
             fake.always["watch pods"] = lambda: forbidden("watch", "pods")
-            stream.end()
-            for outcome in await asyncio.gather(*waiting, return_exceptions=True):
-                assert isinstance(outcome, Forbidden)
-                assert "no permission to watch pods" in str(outcome)
-            with pytest.raises(Forbidden):
-                await shared.synced()
-            await eventually(lambda: not fake.open)
+            async with following(tmp_path, fake) as (shared, snapshots):
+                others = shared.subscribe("other")
+                waiting = [asyncio.ensure_future(_rest(each)) for each in (snapshots, others)]
+                for outcome in await asyncio.gather(*waiting, return_exceptions=True):
+                    assert isinstance(outcome, Forbidden)
+                    assert "no permission to watch pods" in str(outcome)
+                with pytest.raises(Forbidden):
+                    await shared.synced()
+                await eventually(lambda: not fake.open)
 
     asyncio.run(main())
 
@@ -250,6 +279,34 @@ def test_what_may_no_longer_be_read_does_not_stand_as_it_was(tmp_path: Path) -> 
                 fake.always["watch workloads"] = lambda: forbidden("watch", "workloads")
                 stream.end()
                 await eventually(lambda: not shared.store._objects["Workload"])
+                assert not shared.failed
+
+    asyncio.run(main())
+
+
+def test_what_may_be_left_out_is_followed_once_it_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_NOT_ALLOWED_SECONDS", 0.001)
+    monkeypatch.setattr(hub, "NODE_POLL_SECONDS", 0.001)
+
+    async def main() -> None:
+        async with fake_api() as fake:
+            fake.items["trainjobs"] = [raw(trainjob(), 1)]
+            fake.items["pods"] = [raw(pod("a").on("node-0"), 1)]
+            fake.items["nodes"] = [raw(node("node-0"), 1)]
+            deny(fake, "nodes", "list", "get")
+            deny(fake, "workloads", "list")
+            async with following(tmp_path, fake) as (shared, snapshots):
+                seen = await until(snapshots, lambda seen: not seen.nodes_readable)
+                assert [seen.node_of(each) for each in seen.pods] == [NodeAbsence.NOT_READABLE]
+                fake.items["workloads"] = [raw(workload().owned_by("TrainJob", "uid"), 1)]
+                fake.always.clear()
+                seen = await until(snapshots, lambda seen: seen.workload is not None and bool(seen.nodes))
+                assert not isinstance(seen.node_of(seen.pods[0]), NodeAbsence)
+                stream = await fake.watching("nodes")
+                deny(fake, "nodes", "list", "watch", "get")
+                stream.end()
+                seen = await until(snapshots, lambda seen: not seen.nodes_readable)
+                assert [seen.node_of(each) for each in seen.pods] == [NodeAbsence.NOT_READABLE]
                 assert not shared.failed
 
     asyncio.run(main())

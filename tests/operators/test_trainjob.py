@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import pickle
 from collections.abc import Mapping
 from datetime import timedelta
@@ -13,13 +12,11 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_dispatch.core import names
 from airflow_dispatch.core.errors import ConfigurationError, InvalidJob
-from airflow_dispatch.core.identity import TaskKey, job_id_of
 from airflow_dispatch.exceptions import (
     TrainJobInterruptedError,
     TrainJobNodeLostError,
     TrainJobTimeoutError,
     TrainJobUnknownError,
-    TrainJobWatchError,
 )
 from airflow_dispatch.operators.trainjob import OpenTrainJobOperator, SubmitTrainJobOperator, TrainJobOperator
 from airflow_dispatch.triggers.trainjob import TrainJobTrigger
@@ -85,45 +82,6 @@ def test_it_submits_opens_and_defers_once(cluster: PlayedCluster) -> None:
     assert task_instance.pushed["dispatch_job"]["uid"] == kwargs["uid"]
 
 
-def test_a_try_after_a_crash_adopts_its_own_job(cluster: PlayedCluster) -> None:
-    first = defer(operator(), TaskInstance())
-    again = defer(operator(), TaskInstance(try_number=2))
-
-    assert len(cluster.trainjobs) == 1
-    assert first.trigger.serialize()[1]["uid"] == again.trigger.serialize()[1]["uid"]
-
-
-def test_a_job_that_can_not_be_opened_yet_is_opened_while_the_task_waits(cluster: PlayedCluster) -> None:
-    task_instance = TaskInstance(try_number=2)
-    context = context_of(task_instance)
-    job_id = job_id_of(TaskKey("tests", "dag", "run-1", "train", -1), context["dag_run"].run_after)
-    earlier = cluster.pod(0, {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "Running", job_id)
-
-    deferred = defer(operator(), task_instance)
-    (trainjob,) = cluster.trainjobs
-    gated = trainjob["spec"]["suspend"]
-    cluster.delete_pod(earlier)
-
-    async def wait_until_opened() -> None:
-        waiting = asyncio.create_task(deferred.trigger.wait())
-        while names.ANNOTATION_OPENED not in await asyncio.to_thread(marks, cluster):
-            assert not waiting.done()
-        waiting.cancel()
-        await asyncio.wait({waiting})
-
-    asyncio.run(asyncio.wait_for(wait_until_opened(), 30))
-    assert gated is True
-    assert cluster.trainjobs[0]["metadata"]["name"] == names.object_name(job_id, 2)
-    assert cluster.trainjobs[0]["spec"]["suspend"] is False
-
-
-def test_mapped_task_instances_have_jobs_of_their_own(cluster: PlayedCluster) -> None:
-    for index in range(2):
-        defer(operator(), TaskInstance(map_index=index))
-
-    assert len(cluster.trainjobs) == 2
-
-
 def test_a_job_that_had_ended_is_not_waited_for(cluster: PlayedCluster) -> None:
     defer(operator(), TaskInstance())
     (trainjob,) = cluster.trainjobs
@@ -133,16 +91,6 @@ def test_a_job_that_had_ended_is_not_waited_for(cluster: PlayedCluster) -> None:
 
     assert result["cause"]["kind"] == "completed"
     assert marks(cluster)[names.ANNOTATION_REPORTED] == "try-2"
-
-
-def test_without_deferring_the_worker_waits_through_the_same_code(cluster: PlayedCluster) -> None:
-    defer(operator(), TaskInstance())
-    (trainjob,) = cluster.trainjobs
-    cluster.condition("Complete", "AllJobsCompleted", "done", trainjob["metadata"]["name"])
-
-    result = operator(deferrable=False).execute(context_of(TaskInstance(try_number=2)))
-
-    assert result["cause"]["kind"] == "completed"
 
 
 def test_success_returns_the_outcome_and_reports_the_verdict(cluster: PlayedCluster) -> None:
@@ -199,17 +147,6 @@ def test_a_time_out_cancels_the_job(cluster: PlayedCluster) -> None:
         operator().execute_complete(context_of(task_instance), event(cluster, "timeout", status="timeout"))
 
     assert cluster.trainjobs == []
-
-
-def test_a_trigger_that_could_not_watch_leaves_the_job(cluster: PlayedCluster) -> None:
-    task_instance = TaskInstance()
-    defer(operator(), task_instance)
-    broken: dict[str, Any] = {"status": "error", "outcome": None, "line": "can't be watched: connection", "output": []}
-
-    with pytest.raises(TrainJobWatchError, match="can't be watched"):
-        operator().execute_complete(context_of(task_instance), broken)
-
-    assert len(cluster.trainjobs) == 1
 
 
 def test_no_event_at_all_is_an_unknown_end() -> None:
@@ -291,13 +228,6 @@ def test_a_job_that_can_not_run_is_refused_before_anything_is_sent(
     assert cluster.trainjobs == []
 
 
-def test_an_unknown_runtime_is_refused_before_anything_is_sent(cluster: PlayedCluster) -> None:
-    with pytest.raises(InvalidJob, match="'nothing-like-it' is not known here; there are: torch-distributed"):
-        operator(runtime="nothing-like-it").execute(context_of(TaskInstance()))
-
-    assert cluster.trainjobs == []
-
-
 def test_a_deployment_without_a_name_is_refused(cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW__DISPATCH__DEPLOYMENT")
 
@@ -310,18 +240,6 @@ def test_a_deployment_without_a_name_is_refused(cluster: PlayedCluster, monkeypa
 def test_an_action_on_kill_that_does_not_exist_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(ValueError, match="neither"):
         operator(on_kill_action="explode")
-
-
-def test_submitting_alone_leaves_the_job_gated_until_another_task_opens_it(cluster: PlayedCluster) -> None:
-    submit = SubmitTrainJobOperator(task_id="submit", argv=ARGV)
-    reference = submit.execute(context_of(TaskInstance(task_id="submit")))
-    gated = marks(cluster).get(names.ANNOTATION_OPENED)
-
-    opened = OpenTrainJobOperator(task_id="open", job=reference).execute(context_of(TaskInstance(task_id="open")))
-
-    assert gated is None
-    assert opened["ref"] == reference["ref"]
-    assert marks(cluster)[names.ANNOTATION_OPENED] == "true"
 
 
 def test_numbers_may_come_out_of_templates(cluster: PlayedCluster) -> None:

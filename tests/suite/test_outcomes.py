@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from airflow_dispatch.core.observation import CauseKind, Observation, State
-from tests.suite.conftest import Workspace
+from tests.suite.workspace import Workspace
+from tests.support.accounts import TRIGGERER
 
 
 def ended(observation: Observation) -> bool:
@@ -40,10 +41,10 @@ def test_the_job_sees_its_epoch_and_token_and_none_of_the_inputs(workspace: Work
     async def main() -> None:
         script = 'env | grep ^DISPATCH_ | sort; test "$(pwd)" = /; exec sleep 60'
         job = workspace.job("sh", "-c", script, num_nodes=1, work_dir="/")
-        async with workspace.started(job) as (adapter, name):
+        async with workspace.started(job) as (_, name), workspace.adapter(TRIGGERER) as triggerer:
             await workspace.until_started(name, 1)
             lines = []
-            async for line in adapter.output(name, follow=True):
+            async for line in triggerer.output(name, follow=True):
                 lines.append(line)
                 if line.startswith("DISPATCH_SUBMISSION"):
                     break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ NAMESPACE = "default"
 class Cluster:
     """A registry that is served over HTTPS, and an adapter that speaks to it."""
 
-    def __init__(self, registry: Registry, client: CountingClient) -> None:
-        self.registry = registry
+    def __init__(self, server: ApiServer, client: CountingClient) -> None:
+        self.registry = server.registry
+        self.add_user = server.add_user
         self.client = client
         self.adapter = Adapter(client, NAMESPACE)
 
@@ -37,15 +38,20 @@ class Cluster:
 
 
 class CountingClient(KubeClient):
-    """Counts requests, and cancels its caller at one of them: before it is sent, or when it has been answered."""
+    """Counts requests, and cancels its caller at one of them: before it is sent, or when it has been answered.
+
+    ``meanwhile`` is called with method and path before each request is sent: what others do at that moment.
+    """
 
     requests = 0
     stop_at: int | None = None
     stop_after = False
+    meanwhile: Callable[[str, str], object] = staticmethod(lambda *_: None)
 
     @contextlib.asynccontextmanager
     async def _answer(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         self.requests += 1
+        self.meanwhile(*args[:2])
         now = self.requests == self.stop_at
         if now and not self.stop_after:
             raise asyncio.CancelledError
@@ -70,7 +76,7 @@ async def cluster(directory: Path) -> AsyncIterator[Cluster]:
     async with ApiServer(registry, directory) as server:
         config = ClusterConfig(kubeconfig=str(server.kubeconfig()))
         async with await CountingClient.connect(config) as client:
-            yield Cluster(registry, client)
+            yield Cluster(server, client)
 
 
 def job(**fields: Any) -> TrainingJob:

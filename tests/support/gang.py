@@ -55,7 +55,7 @@ class Gang:
         await self.stage.create("create runtime copy", TRAINING_RUNTIMES, copied)
         body = manifest.trainjob(self._job, 1, 1, replicated_job="node")
         made = await self.stage.create("create TrainJob", TRAINJOBS, body)
-        owners = manifest.owned_by(made)
+        owners = manifest.owned_by(NAME, made["metadata"]["uid"])
         await self.stage.change(
             "own the runtime copy", TRAINING_RUNTIMES, NAME, lambda obj: obj["metadata"].update(ownerReferences=owners)
         )

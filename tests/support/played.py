@@ -56,19 +56,18 @@ class PlayedCluster:
         }
         self._status(TRAINJOBS, name, {"conditions": [condition]})
 
-    def pod(self, rank: int, state: dict[str, Any], phase: str, job_id: str = JOB_ID) -> str:
-        """A pod of a job's first submission whose container ``node`` is in ``state``."""
-        jobset = names.object_name(job_id, 1)
-        name = f"{jobset}-node-0-{rank}-abcde"
+    def pod(self, rank: int, state: dict[str, Any], phase: str) -> str:
+        """A pod of the job whose container ``node`` is in ``state``."""
+        name = f"{NAME}-node-0-{rank}-abcde"
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
                 "name": name,
                 "labels": {
-                    names.LABEL_JOB_ID: job_id,
+                    names.LABEL_JOB_ID: JOB_ID,
                     names.LABEL_SUBMISSION: "1",
-                    names.LABEL_JOBSET_NAME: jobset,
+                    names.LABEL_JOBSET_NAME: NAME,
                     names.LABEL_RESTART_ATTEMPT: "0",
                     names.LABEL_COMPLETION_INDEX: str(rank),
                 },
@@ -80,13 +79,6 @@ class PlayedCluster:
         status = {"name": "node", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}
         self._status(PODS, name, {"phase": phase, "containerStatuses": [status]})
         return name
-
-    def delete_pod(self, name: str) -> None:
-        """Deletes a pod at once, as when its kubelet has ended it."""
-        self._live.call(lambda: self._live.registry.delete(PODS, NAMESPACE, name, grace_period=0))
-
-    def delete_trainjob(self) -> None:
-        self._live.call(lambda: self._live.registry.delete(TRAINJOBS, NAMESPACE, NAME))
 
     def delete_trainjobs(self) -> None:
         """Deletes whatever there is."""

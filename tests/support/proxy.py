@@ -6,8 +6,8 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -16,7 +16,7 @@ from aiohttp import web
 
 
 class CountingProxy:
-    """``requests`` counts by method and resource, ``streams`` the watches that are open now, ``opened`` all there were.
+    """``requests`` counts by method and resource, ``streams`` the watches that are open now.
 
     ``kubeconfig`` names the proxy as the cluster.
     """
@@ -24,9 +24,9 @@ class CountingProxy:
     def __init__(self, kubeconfig: Path) -> None:
         self.requests: Counter[str] = Counter()
         self.streams: Counter[str] = Counter()
-        self.opened: Counter[str] = Counter()
         self.kubeconfig = kubeconfig
         self._changed = asyncio.Event()
+        self._open: defaultdict[str, set[aiohttp.ClientResponse]] = defaultdict(set)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Returns when the counts are such that ``condition`` holds."""
@@ -34,10 +34,23 @@ class CountingProxy:
             self._changed.clear()
             await self._changed.wait()
 
-    def count_stream(self, resource: str, by: int) -> None:
-        """A watch was opened or has ended."""
-        self.streams[resource] += by
+    @contextlib.contextmanager
+    def stream(self, resource: str, answer: aiohttp.ClientResponse) -> Iterator[None]:
+        """Counts a watch for as long as it is open."""
+        self.streams[resource] += 1
+        self._open[resource].add(answer)
         self._changed.set()
+        try:
+            yield
+        finally:
+            self._open[resource].discard(answer)
+            self.streams[resource] -= 1
+            self._changed.set()
+
+    def break_streams(self, resource: str) -> None:
+        """Breaks the connections of all watches of a kind that are open."""
+        for answer in list(self._open[resource]):
+            answer.close()
 
     @property
     def total(self) -> int:
@@ -60,7 +73,6 @@ async def counting_proxy(kubeconfig: Path, folder: Path) -> AsyncIterator[Counti
             resource = _resource(request.path)
             watch = request.query.get("watch") == "true" or request.query.get("follow") == "true"
             proxy.requests[f"{request.method} {resource}"] += 1
-            proxy.opened[resource] += watch
             headers = {key: value for key, value in request.headers.items() if key.lower() != "host"}
             async with session.request(
                 request.method,
@@ -72,14 +84,15 @@ async def counting_proxy(kubeconfig: Path, folder: Path) -> AsyncIterator[Counti
                 response = web.StreamResponse(status=answer.status)
                 response.content_type = answer.content_type
                 await response.prepare(request)
-                proxy.count_stream(resource, int(watch))
                 try:
-                    async for chunk in answer.content.iter_any():
-                        await response.write(chunk)
+                    with proxy.stream(resource, answer) if watch else contextlib.nullcontext():
+                        async for chunk in answer.content.iter_any():
+                            await response.write(chunk)
                 except ConnectionResetError:
                     return response
-                finally:
-                    proxy.count_stream(resource, -int(watch))
+                except aiohttp.ClientError:
+                    if request.transport is not None:
+                        request.transport.abort()
                 return response
 
         app = web.Application()

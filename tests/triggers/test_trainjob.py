@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +13,10 @@ from airflow.sdk.serde import deserialize, serialize
 
 from airflow_dispatch.triggers.status import KILLED_STATES, TaskReference
 from airflow_dispatch.triggers.trainjob import TrainJobTrigger
-from tests.support.played import JOB_ID, NAME, PlayedCluster
+from tests.support.lines import Lines
+from tests.support.played import NAME, PlayedCluster
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-
-
-def terminated(code: int, at: str) -> dict[str, Any]:
-    return {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": at}}
 
 
 def event_of(trigger: TrainJobTrigger, meanwhile: Callable[[], None] | None = None) -> dict[str, Any]:
@@ -65,40 +61,6 @@ def test_a_job_that_has_completed_gives_its_outcome_at_once(cluster: PlayedClust
     assert "jobset completed successfully" in event["line"]
 
 
-def test_a_job_that_completes_later_ends_the_wait(cluster: PlayedCluster) -> None:
-    event = event_of(cluster.trigger(), lambda: cluster.condition("Complete", "AllJobsCompleted", "done"))
-
-    assert event["outcome"]["cause"]["kind"] == "completed"
-
-
-def test_a_rank_that_failed_is_named_with_its_last_lines(cluster: PlayedCluster) -> None:
-    failing = cluster.pod(1, terminated(3, "2026-01-01T00:00:05Z"), "Failed")
-    cluster.condition("Failed", "FailedJobs", "jobset failed due to one or more job failures")
-
-    event = event_of(cluster.trigger())
-
-    assert event["outcome"]["cause"]["kind"] == "non-zero-exit"
-    assert event["outcome"]["cause"]["detail"].startswith(f"pod {failing}: exit code 3")
-    assert event["output"] == ["node 0", "node 1", "node 2"]
-
-
-class Lines:
-    """A log that keeps what is written, and lets a thread wait for a line."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._changed = threading.Condition()
-
-    def log(self, _level: int, message: str, *args: object) -> None:
-        with self._changed:
-            self.texts.append(message % args)
-            self._changed.notify_all()
-
-    def wait_for(self, text: str) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: any(text in line for line in self.texts), timeout=20)
-
-
 def test_rank_0s_output_is_in_the_log_set_apart(cluster: PlayedCluster) -> None:
     name = cluster.pod(0, RUNNING, "Running")
     trigger, lines = cluster.trigger(), Lines()
@@ -114,18 +76,6 @@ def test_rank_0s_output_is_in_the_log_set_apart(cluster: PlayedCluster) -> None:
     assert shown == ["rank 0 | node 0", "rank 0 | node 1", "rank 0 | node 2", f"rank 0 | node 3 of {name}"]
 
 
-def test_a_job_that_is_deleted_meanwhile_is_gone(cluster: PlayedCluster) -> None:
-    event = event_of(cluster.trigger(), cluster.delete_trainjob)
-
-    assert event["status"] == "gone"
-    assert event["outcome"]["cause"]["detail"] == "TrainJob was deleted"
-    assert event["outcome"]["job_id"] == JOB_ID
-
-
-def test_another_object_of_the_same_name_is_not_the_job(cluster: PlayedCluster) -> None:
-    assert event_of(cluster.trigger(uid="another"))["status"] == "gone"
-
-
 def test_the_tasks_time_is_up(cluster: PlayedCluster) -> None:
     event = event_of(cluster.trigger(deadline_epoch=time.time() + 0.5, time_limit=60.0))
 
@@ -133,18 +83,6 @@ def test_the_tasks_time_is_up(cluster: PlayedCluster) -> None:
     assert event["outcome"]["cause"]["kind"] == "timeout"
     assert "execution_timeout of 60 s has passed" in event["line"]
     assert cluster.exists
-
-
-def test_it_may_run_twice_at_once(cluster: PlayedCluster) -> None:
-    async def both() -> list[dict[str, Any]]:
-        waiting = [asyncio.create_task(cluster.trigger().wait()) for _ in range(2)]
-        await asyncio.to_thread(cluster.condition, "Complete", "AllJobsCompleted", "done")
-        return await asyncio.wait_for(asyncio.gather(*waiting), 30)
-
-    first, second = asyncio.run(both())
-
-    assert [first["status"], second["status"]] == ["ended", "ended"]
-    assert first["outcome"]["uid"] == second["outcome"]["uid"] == cluster.uid
 
 
 def test_a_triggerer_that_does_not_know_the_connection_says_which_host_it_is() -> None:

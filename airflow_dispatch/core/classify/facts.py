@@ -11,8 +11,9 @@ from airflow_dispatch.core.classify.conditions import condition, true
 from airflow_dispatch.core.classify.patch import PodPatch, pod_patch
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
-from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_name
-from airflow_dispatch.core.objects import Condition, Job, Metadata, TrainJob, Workload
+from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_gates, parse_name
+from airflow_dispatch.core.objects import Condition, Job, Metadata, Object, TrainJob, Workload
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import CapturedPod, NodeView, Site, Snapshot
 
 
@@ -139,6 +140,15 @@ class Facts:
         status = self.snapshot.jobset.status if self.snapshot.jobset is not None else None
         return (status.restarts if status is not None else None) or 0
 
+    @cached_property
+    def odd(self) -> list[str]:
+        """Of each object that could be read in part only: ``<kind> <name> can't be read in full: <problem>``."""
+        snapshot = self.snapshot
+        read: list[Object | None] = [self.trainjob, snapshot.jobset, snapshot.runtime, self.workload]
+        read += [*snapshot.jobs, *snapshot.pods, *snapshot.nodes.values()]
+        found = ((type(each).__name__, each.metadata.name, each.problem) for each in read if each and each.problem)
+        return [f"{kind} {name} can't be read in full: {problem}" for kind, name, problem in sorted(found)]
+
     # ------------------------------------------------------------ the Jobs
 
     @cached_property
@@ -189,7 +199,7 @@ class Facts:
         return [
             view
             for identity, view in known.items()
-            if identity in remembered or may_have_outlived(view, self.node_now(view))
+            if identity not in self.snapshot.confirmed and may_have_outlived(view, self.node_now(view))
         ]
 
     @cached_property
@@ -208,6 +218,14 @@ class Facts:
         return self.snapshot.node_of(view.pod)
 
 
+@implements(
+    Row(
+        "6.4",
+        "current",
+        "the pods, live or captured, with the highest A + J; on a tie those with the higher A. A is the admission that "
+        "dispatch counts, J JobSet's restarts. A pod without either belongs to none",
+    )
+)
 def current_execution(pods: Iterable[PodView]) -> list[PodView]:
     """The pods with the highest R = A + J, the higher A on a tie; a pod that lacks either counts towards none."""
     counted = [(view, view.counters) for view in pods]
@@ -219,8 +237,7 @@ def current_execution(pods: Iterable[PodView]) -> list[PodView]:
 
 
 def _gates(metadata: Metadata) -> list[str]:
-    text = metadata.annotation(names.ANNOTATION_KUEUE_GATED_BY) or ""
-    return [gate for each in text.split(",") if (gate := each.strip())]
+    return parse_gates(metadata.annotation(names.ANNOTATION_KUEUE_GATED_BY))
 
 
 def _identity(metadata: Metadata) -> str:
@@ -228,5 +245,5 @@ def _identity(metadata: Metadata) -> str:
 
 
 def _captured(pods: Iterable[CapturedPod], live: set[str]) -> list[PodView]:
-    views = {_identity(each.pod.metadata): PodView(each.pod, each.node, live=False) for each in pods}
+    views = {_identity(each.pod.metadata): PodView.of(each) for each in pods}
     return [view for identity, view in views.items() if identity not in live]

@@ -7,23 +7,30 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import Self
 
 from airflow_dispatch.core import names
 from airflow_dispatch.core.classify.conditions import true
 from airflow_dispatch.core.identity import MAX_NUMBER, parse_decimal
 from airflow_dispatch.core.objects import Condition, ContainerStatus, Pod
-from airflow_dispatch.core.snapshot import NodeView
+from airflow_dispatch.core.snapshot import CapturedPod, Machine, NodeView
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class PodView:
-    """A pod as a rule sees it; ``node`` is None for a pod that is bound to none."""
+    """A pod as a rule sees it; ``node`` is None for a pod that is bound to none, ``machine`` for a live one."""
 
     pod: Pod
     node: NodeView | None
     live: bool
+    machine: Machine | None = None
+
+    @classmethod
+    def of(cls, captured: CapturedPod) -> Self:
+        """A deleted pod."""
+        return cls(captured.pod, captured.node, live=False, machine=captured.machine)
 
     @property
     def name(self) -> str:
@@ -109,6 +116,11 @@ class PodView:
     def started(self) -> bool:
         """The container ``node`` runs or has run."""
         return self.trainer is not None and (running(self.trainer) or has_terminated(self.trainer))
+
+    @property
+    def runs(self) -> bool:
+        """A container of it runs, as its status says."""
+        return any(True for _ in self.running_containers())
 
     def running_containers(self) -> Iterator[str]:
         """The names of all containers, init containers first, that its status says are running."""

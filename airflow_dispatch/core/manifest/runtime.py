@@ -106,14 +106,14 @@ def copy_of(runtime: Mapping[str, Any], job_id: str, submission: int, *, harden:
     }
 
 
-def owned_by(trainjob: Mapping[str, Any]) -> list[dict[str, Any]]:
+def owned_by(name: str, uid: str) -> list[dict[str, Any]]:
     """The owner references of a runtime copy: its TrainJob, which may go first."""
     return [
         {
             "apiVersion": names.API_VERSION_TRAINER,
             "kind": "TrainJob",
-            "name": trainjob["metadata"]["name"],
-            "uid": trainjob["metadata"]["uid"],
+            "name": name,
+            "uid": uid,
             "controller": False,
             "blockOwnerDeletion": False,
         },

@@ -97,6 +97,12 @@ class Access:
         self._by_token[user.token] = user
         return user
 
+    def set_rules(self, user: User, rules: Sequence[Mapping[str, Any]]) -> User:
+        """The user with other rules, which count from the next request on; streams that are open go on."""
+        changed = user._replace(rules=tuple(Rule.parse(rule) for rule in rules))
+        self._by_token[user.token] = changed
+        return changed
+
     def revoke(self, user: User) -> None:
         """Makes the user's token unknown: its next request is answered with 401."""
         del self._by_token[user.token]
