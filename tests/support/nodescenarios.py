@@ -67,23 +67,6 @@ async def node_lost_that_returns(stage: Stage) -> None:
     await stage.until(f"{node} is Ready and has no taints", lambda: _healthy(stage, node))
 
 
-async def force_deleted_pod(stage: Stage) -> None:
-    """The node of rank 1 is lost, held, and someone force-deletes the pod though its process lives."""
-    gang = await running(stage)
-    pod = gang.pod(1)
-    node, name = pod["spec"]["nodeName"], pod["metadata"]["name"]
-    await stage.fault(f"{node} stops heartbeating; its processes go on", lambda: stage.faults.lose_node(node))
-    await stage.until(f"{node} is tainted", lambda: _tainted(stage, node))
-    await gang.hold()
-    await stage.until("rank 1 alone is left", lambda: len(stage.objects(PODS)) == 1)
-    await stage.until("rank 1 has DisruptionTarget and a deletionTimestamp", lambda: _disrupted(stage))
-    await stage.still()
-    await stage.delete("someone force-deletes rank 1", PODS, name, gracePeriodSeconds=0)
-    await gang.nothing_remains()
-    await stage.fault(f"{node} returns", lambda: stage.faults.return_node(node))
-    await stage.until(f"{node} is Ready and has no taints", lambda: _healthy(stage, node))
-
-
 async def nodes_in_a_zone(stage: Stage) -> None:
     """Nodes have a zone, and pods on them get it too."""
     for node in stage.objects(NODES):
@@ -157,7 +140,6 @@ TOUCH_NODES: Final[tuple[Scenario, ...]] = (
     node_lost_then_out_of_service,
     node_lost_that_returns,
     node_deleted,
-    force_deleted_pod,
     room_comes_free,
     nodes_in_a_zone,
 )
