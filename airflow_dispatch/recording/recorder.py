@@ -110,6 +110,7 @@ class RecordingStore(Store):
         )
         if kind == _NODE:
             self.nodes_readable = True
+            self._say_readable()
         touched: set[str] = set()
         for old in before:
             if old.metadata.uid not in uids:

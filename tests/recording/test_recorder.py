@@ -14,7 +14,9 @@ import pytest
 
 from airflow_dispatch.adapter import Adapter
 from airflow_dispatch.core.job import TrainingJob
+from airflow_dispatch.core.objects import Node
 from airflow_dispatch.core.observation import CauseKind, Observation, State
+from airflow_dispatch.core.snapshot import NodeAbsence, NodeView
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
@@ -195,3 +197,29 @@ def test_an_object_that_can_not_be_read_is_on_the_tape_and_is_named_by_the_repla
     played = replay(bench.moments.recording(NAMESPACE), 60)
     assert len(played.odd) == 1
     assert f"TrainJob {NAME} is left out: Expected `object`, got `str` - at `$.spec`" in played.odd[0]
+
+
+def test_a_permission_that_goes_and_comes_back_is_on_the_tape() -> None:
+    bench = Bench()
+    bench.store.apply("ADDED", "TrainJob", bench.record(paths.TRAINJOBS, NAME, metadata={"uid": UID}))
+    bench.store.replace_all("Node", [bench.record(paths.NODES, "node-1")])
+    bench.store.apply("ADDED", "Pod", bench.pod("a"))
+    bench.store.nodes_denied()
+    assert node_of_pod(bench, "a") is NodeAbsence.NOT_READABLE
+    bench.store.replace_all("Node", [])
+    assert node_of_pod(bench, "a") is NodeAbsence.GONE
+    bench.store.replace_all("Node", [bench.record(paths.NODES, "node-1", 2)])
+    assert isinstance(node_of_pod(bench, "a"), Node)
+
+
+def node_of_pod(bench: Bench, name: str) -> NodeView | None:
+    """A pod's Node as the store has it, which a replay must have too."""
+    found = []
+    for store in (bench.store, replay(bench.moments.recording(NAMESPACE), 60).store):
+        snapshot = store.snapshot(NAME)
+        assert snapshot is not None
+        (pod,) = (each for each in snapshot.pods if each.metadata.name == name)
+        found.append(snapshot.node_of(pod))
+    live, replayed = found
+    assert replayed == live
+    return live
