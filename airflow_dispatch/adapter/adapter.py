@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_dispatch.adapter import (
     cancelling,
+    confirming,
     finding,
     hardening,
     holding,
@@ -98,6 +99,10 @@ class Adapter:
     async def ceased(self, ref_or_name: str) -> bool | None:
         """Whether every Node it ran on is gone or out of service; None when that can't be known."""
         return await finding.ceased(self._target, ref_or_name)
+
+    async def confirm_ceased(self, job: str, *, who: str, reason: str) -> tuple[str, ...]:
+        """Notes an operator's word that the job's vanished pods have ended, and answers which; refuses without any."""
+        return await confirming.confirm_ceased(self._target, job, who, reason)
 
     async def preflight(
         self, runtime: str | None = None, *, role: str | None = None, kueue: bool = False

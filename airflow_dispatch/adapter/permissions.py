@@ -52,6 +52,13 @@ NEEDS: Final = (
         "the cluster's runtimes are found there; without list one that does not exist is refused without those that do",
     ),
     Need(
+        paths.CONFIGMAPS,
+        ("get",),
+        ("get", "create", "update"),
+        "pods that vanished while they may still run are remembered there; without create and update only the "
+        "triggerer that saw it knows",
+    ),
+    Need(
         paths.NODES,
         ("get",),
         ("get", "list", "watch"),

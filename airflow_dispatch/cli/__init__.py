@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from airflow_dispatch.cli import acting, classify, doctor, harden, local, reading, record, replay, start, watch
+from airflow_dispatch.cli import acting, classify, confirm, doctor, harden, local, reading, record, replay, start, watch
 from airflow_dispatch.cli.exits import Exit, Failure, exit_of
 from airflow_dispatch.core.errors import DispatchError
 
 __all__ = ["main"]
 
-_COMMANDS = (classify, reading, watch, start, acting, record, replay, doctor, harden, local)
+_COMMANDS = (classify, reading, watch, start, acting, confirm, record, replay, doctor, harden, local)
 
 
 def parser() -> argparse.ArgumentParser:

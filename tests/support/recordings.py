@@ -6,10 +6,16 @@ import functools
 import gzip
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from airflow_dispatch.kube.store import Store
+from airflow_dispatch.recording import format as recording_format
+from airflow_dispatch.recording import replaying
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+MODES: Final = ("plain", "kueue")
 
 
 class Expectation(NamedTuple):
@@ -41,6 +47,10 @@ class Recording(NamedTuple):
         (found,) = (line["t"] for line in self.lines if line.get("mark") == mark)
         return float(found)
 
+    def clock(self, seconds: float) -> datetime:
+        """The cluster's clock; known to a second, from what was created while the recording ran."""
+        return parsed(self.head["mode"], self.head["scenario"]).clock(seconds)
+
     def events(self, until: float) -> Iterator[tuple[str, dict[str, Any]]]:
         """The watch events up to a time: type and object."""
         yield from ((line["event"], line["object"]) for line in self.lines if "event" in line and line["t"] <= until)
@@ -67,3 +77,19 @@ def recording(mode: str, scenario: str) -> Recording:
     with gzip.open(path_of(mode, scenario), "rt") as file:
         head, *lines = (json.loads(line) for line in file)
     return Recording(head, tuple(lines))
+
+
+def scenarios(mode: str) -> list[str]:
+    """The names of a mode's recordings."""
+    return sorted(path.name.removesuffix(".jsonl.gz") for path in (GOLDEN / mode).glob("*.jsonl.gz"))
+
+
+@functools.cache
+def parsed(mode: str, scenario: str) -> recording_format.Recording:
+    """The same recording as the product reads it."""
+    return recording_format.parse(gzip.decompress(path_of(mode, scenario).read_bytes()))
+
+
+def replay(played: Recording, until: float) -> Store:
+    """A store that has watched from the beginning up to a time."""
+    return replaying.replay(parsed(played.head["mode"], played.head["scenario"]), until).store
