@@ -13,7 +13,8 @@ from airflow_dispatch.core.classify.patch import PodPatch, pod_patch
 from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
 from airflow_dispatch.core.identity import parse_comment, parse_decimal, parse_gates, parse_name
-from airflow_dispatch.core.objects import Condition, Job, Metadata
+from airflow_dispatch.core.objects import Condition, Job, Metadata, Object
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import CapturedPod, NodeView, Site, Snapshot
 
 
@@ -115,6 +116,15 @@ class Facts:
         status = self.snapshot.jobset.status if self.snapshot.jobset is not None else None
         return (status.restarts if status is not None else None) or 0
 
+    @cached_property
+    def odd(self) -> list[str]:
+        """Of each object that could be read in part only: ``<kind> <name> can't be read in full: <problem>``."""
+        snapshot = self.snapshot
+        read: list[Object | None] = [self.trainjob, snapshot.jobset, snapshot.runtime, self.workload]
+        read += [*snapshot.jobs, *snapshot.pods, *snapshot.nodes.values()]
+        found = ((type(each).__name__, each.metadata.name, each.problem) for each in read if each and each.problem)
+        return [f"{kind} {name} can't be read in full: {problem}" for kind, name, problem in sorted(found)]
+
     # ------------------------------------------------------------ the Jobs
 
     @cached_property
@@ -203,6 +213,14 @@ class Facts:
         return self.snapshot.node_of(view.pod)
 
 
+@implements(
+    Row(
+        "6.4",
+        "current",
+        "the pods, live or captured, with the highest A + J; on a tie those with the higher A. A is the admission that "
+        "dispatch counts, J JobSet's restarts. A pod without either belongs to none",
+    )
+)
 def current_execution(pods: Sequence[PodView]) -> list[PodView]:
     """The pods with the highest R = A + J, the higher A on a tie; a pod that lacks either counts towards none."""
     executions = {view.counters for view in pods if view.counters is not None}
