@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
             await self.ground.settle()
             return call
 
-        call = self._run(start())
+        call: Call = self._run(start())
         assert call.error is None or isinstance(call.error, DispatchError), call.error
         return call
 

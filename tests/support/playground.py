@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as real
+import datetime as dt
 import importlib
 import pkgutil
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ from airflow_dispatch.localcluster import LocalCluster, Timings
 from airflow_dispatch.localcluster.apiserver.access import User
 from airflow_dispatch.localcluster.clock import VirtualClock
 from airflow_dispatch.localcluster.kubelet.scripted import ScriptedContainer, ScriptedRuntime
-from airflow_dispatch.localcluster.resources import JOBS, JOBSETS, NODES, PODS, TRAINJOBS
+from airflow_dispatch.localcluster.resources import JOBS, JOBSETS, PODS, TRAINJOBS
 
 __all__ = ["NAMESPACE", "Call", "Playground", "playground"]
 
@@ -178,9 +178,9 @@ async def playground(directory: Path, *, nodes: int = 3) -> AsyncIterator[Playgr
 
 
 def _on_the_clock(ground: Playground) -> Iterator[Any]:
-    class Datetime(real.datetime):
+    class Datetime(dt.datetime):
         @classmethod
-        def now(cls, tz: real.tzinfo | None = None) -> Any:
+        def now(cls, tz: dt.tzinfo | None = None) -> Any:
             del tz
             return ground.clock.now()
 
