@@ -19,7 +19,7 @@ make_venv = $(PYTHON) -m venv $(1) && $(1)/bin/pip install --quiet --upgrade 'pi
 install = $(1)/bin/pip install --quiet
 endif
 
-.PHONY: demo test test-real check bench
+.PHONY: demo test test-real check bench docs mutants
 
 # KEEP=1 leaves everything up until Ctrl-C, DAG=name runs another example, REAL=1 takes the real control plane.
 demo: $(VENV)/.ready
@@ -39,6 +39,15 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The reference pages that are made from the code and the recordings.
+docs: $(VENV)/.ready
+	$(BIN)/python -m tests.support.reference
+
+# What of core/classify and core/cessation could change without a test that fails; about a quarter of an hour.
+mutants: $(VENV)/.ready
+	$(call install,$(VENV)) $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --group mutants
+	$(BIN)/python -m tests.support.mutants $(MODULES)
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m bench

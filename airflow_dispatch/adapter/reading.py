@@ -1,8 +1,8 @@
 """Reading a TrainJob with all that belongs to it, without a watch.
 
 The order is part of the never-two rule (contract, section 12): the TrainJob first, so that its resourceVersion guards
-the write that follows; then JobSet and Jobs; then the pods. What JobSet and Jobs said was said before the pods were
-listed.
+the write that follows; then JobSet and Jobs; then the pods, and the ledger of those that vanished. What JobSet and Jobs
+said was said before the pods were listed; a pod that goes after that is still among them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_dispatch.core.errors import Forbidden, NotFound, Refused
 from airflow_dispatch.core.identity import Submission, parse_name
 from airflow_dispatch.core.objects import Object, TrainJob
 from airflow_dispatch.core.snapshot import Snapshot
-from airflow_dispatch.kube import paths
+from airflow_dispatch.kube import ledgers, paths
 from airflow_dispatch.kube.decoding import decode_record
 from airflow_dispatch.kube.paths import Resource
 from airflow_dispatch.kube.store import Store
@@ -81,13 +81,20 @@ async def read_snapshot(target: Target, trainjob: dict[str, Any]) -> Snapshot:
     if is_queued(trainjob):
         store.replace_all(paths.WORKLOADS.kind, await _list_if_allowed(target, paths.WORKLOADS))
     store.replace_all(paths.PODS.kind, await _list(target, paths.PODS))
+    submission = parse_name(name)
+    if submission is not None:
+        await _read_ledger(target, store, submission.job_id)
     snapshot = snapshot_in(target, store, trainjob)
-    await _read_nodes(target, store, [pod.spec.node_name for pod in snapshot.pods])
+    gone = (each.pod for each in snapshot.vanished)
+    await _read_nodes(target, store, [pod.spec.node_name for pod in (*snapshot.pods, *gone)])
     return store.snapshot(name) or snapshot
 
 
 async def read_namespace(target: Target, job_id: str | None = None) -> Store:
-    """Everything of the namespace that a classification reads, and the Nodes of one job's pods, or of all."""
+    """Everything of the namespace that a classification reads: the Nodes of all pods, or one job's and its ledger.
+
+    Which pods have vanished is asked of one job alone: nothing is admitted on a read of all of them.
+    """
     store = Store(target.namespace, site=target.settings.site)
     await _fill(target, store, paths.TRAINJOBS, paths.JOBSETS, paths.JOBS, paths.RUNTIMES)
     await _fill_events(target, store)
@@ -156,6 +163,8 @@ async def _read_nodes_of(target: Target, store: Store, job_id: str | None) -> No
         or pod.metadata.label(names.LABEL_JOB_ID) == job_id
         or (pod.metadata.label(names.LABEL_JOBSET_NAME) or "").startswith(prefix)
     ]
+    if job_id:
+        wanted += await _read_ledger(target, store, job_id)
     await _read_nodes(target, store, wanted)
 
 
@@ -180,8 +189,9 @@ def snapshot_of(target: Target, trainjob: Object, runtime: Object) -> Snapshot:
 def snapshot_named(target: Target, store: Store, name: str) -> Snapshot:
     """All that a read has of a TrainJob that is there; raises :class:`Refused` when it can't be understood."""
     snapshot = store.snapshot(name)
-    if snapshot is None:
-        raise Refused(f"{target.ref(name)}: the TrainJob is not of the shape that Trainer documents")
+    if snapshot is None or snapshot.trainjob.problem:
+        problem = snapshot.trainjob.problem if snapshot is not None else "it has no name"
+        raise Refused(f"{target.ref(name)}: the TrainJob is not of the shape that Trainer documents: {problem}")
     return snapshot
 
 
@@ -193,7 +203,8 @@ def record_of(resource: Resource, raw: dict[str, Any]) -> Object:
 def with_trainjob(snapshot: Snapshot, raw: dict[str, Any]) -> Snapshot:
     """The snapshot with its TrainJob as an update answered it."""
     record = record_of(paths.TRAINJOBS, raw)
-    return msgspec.structs.replace(snapshot, trainjob=record) if isinstance(record, TrainJob) else snapshot
+    readable = isinstance(record, TrainJob) and not record.problem
+    return msgspec.structs.replace(snapshot, trainjob=record) if readable else snapshot
 
 
 async def _named(target: Target, resource: Resource, name: str) -> list[Object]:
@@ -216,6 +227,13 @@ async def _list_if_allowed(target: Target, resource: Resource, *, field_selector
         return await _list(target, resource, field_selector=field_selector)
     except (NotFound, Forbidden):
         return []
+
+
+async def _read_ledger(target: Target, store: Store, job_id: str) -> set[str]:
+    """Takes what is remembered of a job's vanished pods; answers the Nodes that they ran on."""
+    found = await ledgers.read(target.client, target.namespace, job_id)
+    store.take_ledger(found)
+    return found.node_names
 
 
 async def _read_nodes(target: Target, store: Store, wanted: Iterable[str | None]) -> None:

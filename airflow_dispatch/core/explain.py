@@ -16,7 +16,8 @@ from airflow_dispatch.core.observation import CauseKind, Observation, State
 
 _LOST_NODE = re.compile(r"node (\S+) (?:Ready=(?:False|Unknown)|tainted )")
 _GONE_NODE = re.compile(r"node (\S+) is gone")
-_REMAINS_ON_LOST = re.compile(r"on (\S+) \((?:vanished, )?Ready=(?:False|Unknown)\)")
+_REMAINS_ON_LOST = re.compile(r"on (\S+) \(Ready=(?:False|Unknown)\)")
+_VANISHED = re.compile(r"\S+ on \S+ \(vanished, ")
 _WAITING = re.compile(r"pod (\S+) (ErrImagePull|ImagePullBackOff|InvalidImageName|CreateContainerConfigError)\b")
 
 _ENDED_HINTS: Final = {
@@ -68,6 +69,8 @@ def hints(observation: Observation) -> list[str]:
     found: list[str] = []
     if observation.state is not State.ENDED:
         found += [_lost_hint(node) for node in _stuck_nodes(observation)]
+        if _VANISHED.search(detail):
+            found.append(_vanished_hint(observation))
         found += [
             f"{node} is gone: Kubernetes fails its pods, and with them the job, within some minutes"
             for node in _GONE_NODE.findall(detail)[:1]
@@ -143,7 +146,7 @@ def _level(observation: Observation) -> int:
         observation.foreign
         or observation.state is State.HELD
         or observation.cause.kind in (CauseKind.NODE_LOST, CauseKind.REJECTED)
-        or bool(_stuck_nodes(observation))
+        or bool(_stuck_nodes(observation) or _VANISHED.search(observation.cause.detail))
         or bool(_WAITING.search(observation.cause.detail))
     )
     return logging.WARNING if needs_an_eye else logging.INFO
@@ -160,6 +163,13 @@ def _stuck_nodes(observation: Observation) -> list[str]:
 
 def _lost_hint(node: str) -> str:
     return f"nothing restarts until {node} is back, rebooted, deleted or tainted {TAINT_OUT_OF_SERVICE}"
+
+
+def _vanished_hint(observation: Observation) -> str:
+    return (
+        f"a pod that vanished may run until its node is rebooted, deleted or tainted {TAINT_OUT_OF_SERVICE}; once it "
+        f"is known to have ended: airflow-dispatch confirm-ceased {observation.job_id} --who WHO --reason WHY"
+    )
 
 
 def _held_hint(observation: Observation) -> str:

@@ -101,3 +101,8 @@ API_VERSION_JOBSET: Final = "jobset.x-k8s.io/v1alpha2"
 def object_name(job_id: str, submission: int) -> str:
     """The name of TrainJob, JobSet and runtime copy: ``dj-<lowercase JobID>-s<N>``, at most 37 characters."""
     return f"dj-{job_id.lower()}-s{submission}"
+
+
+def ledger_name(job_id: str) -> str:
+    """The name of the ConfigMap that remembers a job's vanished pods: ``dj-<lowercase JobID>-pods``."""
+    return f"dj-{job_id.lower()}-pods"

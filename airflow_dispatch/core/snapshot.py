@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,11 +23,30 @@ class NodeAbsence(enum.Enum):
 NodeView = Node | NodeAbsence
 
 
+class Machine(NamedTuple):
+    """A Node's UID and boot ID at one moment; empty where they could not be read."""
+
+    node_uid: str = ""
+    boot_id: str = ""
+
+    @classmethod
+    def of(cls, node: NodeView) -> Machine:
+        """The machine that a Node stands for."""
+        if not isinstance(node, Node):
+            return cls()
+        info = node.status.node_info if node.status else None
+        return cls(node.metadata.uid, (info.boot_id if info else None) or "")
+
+
 class CapturedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A deleted pod's last state; ``node`` as it was when its DisruptionTarget, else its deletion, was first seen."""
+    """A deleted pod's last state; ``node`` as it was when its DisruptionTarget, else its deletion, was first seen.
+
+    ``machine`` is where it was first seen running; None when it never was.
+    """
 
     pod: Pod
     node: NodeView
+    machine: Machine | None = None
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +72,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     Terminating ones included. ``nodes`` maps the names of Nodes that pods are bound to; a name that is missing there is
     a Node that is gone when ``nodes_readable`` and it is none of ``unseen_nodes`` (which no watch has shown yet), else
     one that can't be known. ``events`` are those of the TrainJob, its JobSet and its Jobs. ``seen_end`` is an end of
-    this UID that the hub has seen and the object may have lost since. ``vanished`` are remembered pods of section 12.
+    this UID that the hub has seen and the object may have lost since.
+
+    The last three are the ledger's (section 12): ``vanished`` are pods of this TrainJob that nobody has confirmed,
+    ``confirmed`` the UIDs of those that an operator has, and ``unreadable`` names what can't be read of it.
     """
 
     namespace: str
@@ -69,6 +92,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
     seen_end: Cause | None = None
     vanished: tuple[CapturedPod, ...] = ()
+    confirmed: frozenset[str] = frozenset()
+    unreadable: tuple[str, ...] = ()
     site: Site = Site()
 
     def node_of(self, pod: Pod) -> NodeView | None:
@@ -80,7 +105,8 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     """A namespace's objects, among which orphans are looked for; those that are not ours do no harm here.
 
     ``trainjobs`` are all TrainJobs of the namespace: an object whose owner is not among them is an orphan. ``nodes``,
-    ``nodes_readable`` and ``unseen_nodes`` are those of :class:`Snapshot`.
+    ``nodes_readable`` and ``unseen_nodes`` are those of :class:`Snapshot`. ``vanished`` are the pods of ledgers that
+    nobody has confirmed, each with its TrainJob's name.
     """
 
     namespace: str
@@ -89,6 +115,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[Job, ...] = ()
     runtimes: tuple[TrainingRuntime, ...] = ()
     pods: tuple[Pod, ...] = ()
+    vanished: tuple[tuple[str, CapturedPod], ...] = ()
     nodes: Mapping[str, Node] = {}
     nodes_readable: bool = True
     unseen_nodes: frozenset[str] = frozenset()

@@ -1,4 +1,7 @@
-"""The last state of deleted pods, each with its Node as it was when the pod's end began (contract, 2 and 11)."""
+"""The last state of deleted pods, each with its Node as it was when the pod's end began (contract, 2 and 11).
+
+And where each pod was first seen running, which is what tells later whether that machine was rebooted (section 12).
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from airflow_dispatch.core.classify.conditions import true
+from airflow_dispatch.core.classify.pods import PodView
+from airflow_dispatch.core.classify.remaining import may_have_outlived
 from airflow_dispatch.core.objects import Condition, Node, Pod
-from airflow_dispatch.core.snapshot import CapturedPod, NodeAbsence, NodeView
+from airflow_dispatch.core.snapshot import CapturedPod, Machine, NodeAbsence, NodeView
 
 __all__ = ["CAPTURED_PER_TRAINJOB", "Evidence"]
 
 CAPTURED_PER_TRAINJOB: Final = 256
+_UNKNOWN: Final = Machine()
 
 
 class _Seen(NamedTuple):
@@ -30,13 +36,15 @@ class Evidence:
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
+        self._ran_on: dict[str, Machine] = {}
         self._captured: dict[str, OrderedDict[str, CapturedPod]] = {}
 
     def note(self, pod: Pod, node: NodeView) -> None:
-        """Takes the Node of a live pod that is being disrupted or deleted, at the first sight of it.
+        """Takes the Node of a live pod that runs, or that is being disrupted or deleted, at the first sight of it.
 
         A DisruptionTarget says why, so its Node replaces the one that was taken at the deletion.
         """
+        self._note_running(pod, node)
         disruption = true(pod.status, "DisruptionTarget")
         if disruption is None and pod.metadata.deletion_timestamp is None:
             return
@@ -50,6 +58,7 @@ class Evidence:
         Pods and Nodes come in two streams: a taint that was set before a pod's DisruptionTarget may come after it.
         """
         for pod in pods:
+            self._note_running(pod, node)
             uid = pod.metadata.uid
             seen = self._seen.get(uid)
             if seen is not None and seen.disruption is not None and _stood_already(seen, node):
@@ -64,18 +73,29 @@ class Evidence:
         for kept in self._captured.values():
             for uid, captured in kept.items():
                 if captured.node is NodeAbsence.NOT_READABLE and captured.pod.spec.node_name == name:
-                    kept[uid] = CapturedPod(pod=captured.pod, node=node)
+                    kept[uid] = CapturedPod(pod=captured.pod, node=node, machine=captured.machine)
 
-    def capture(self, pod: Pod, owners: Iterable[str], node: NodeView) -> None:
-        """Keeps a deleted pod; ``node`` is its Node as it is now, for when nothing foretold the deletion."""
+    def capture(self, pod: Pod, owners: Iterable[str], node: NodeView) -> CapturedPod | None:
+        """Keeps a deleted pod; ``node`` is its Node as it is now, for when nothing foretold the deletion.
+
+        Answers what is kept when a process of it may have outlived its object, which has to be remembered.
+        """
         uid = pod.metadata.uid
         self.note(pod, node)
         seen = self._seen.pop(uid, None)
+        machine = self._ran_on.pop(uid, None)
+        captured = CapturedPod(pod=pod, node=seen.node if seen is not None else node, machine=machine)
         for owner in owners:
             kept = self._captured.setdefault(owner, OrderedDict())
-            kept[uid] = CapturedPod(pod=pod, node=seen.node if seen is not None else node)
+            kept[uid] = captured
             while len(kept) > CAPTURED_PER_TRAINJOB:
                 kept.popitem(last=False)
+        return captured if may_have_outlived(PodView.of(captured), node) else None
+
+    def _note_running(self, pod: Pod, node: NodeView) -> None:
+        """Takes the machine on which a pod is first seen running, as soon as it is known."""
+        if self._ran_on.get(pod.metadata.uid, _UNKNOWN) == _UNKNOWN and PodView(pod, node, live=True).runs:
+            self._ran_on[pod.metadata.uid] = Machine.of(node)
 
     def of(self, owner: str) -> tuple[CapturedPod, ...]:
         """The deleted pods of a TrainJob, oldest first."""

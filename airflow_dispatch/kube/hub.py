@@ -2,7 +2,8 @@
 
 However many jobs are waited for, there is one stream a kind: TrainJobs, JobSets, Jobs, pods, runtime copies, Warning
 Events, Kueue's Workloads where the server has them, and Nodes, which are got one by one where they may not be listed.
-A Node that a pod is bound to and no stream has shown yet is got by itself.
+A Node that a pod is bound to and no stream has shown yet is got by itself. A pod that vanishes while it runs is written
+into its job's ledger (contract, section 12), and nothing else is written.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Any, Final
 
 from airflow_dispatch.core.errors import DispatchError, Forbidden, Gone, NotFound, Unreachable
 from airflow_dispatch.core.identity import parse_name
+from airflow_dispatch.core.ledger import Ledger
 from airflow_dispatch.core.objects import Object
 from airflow_dispatch.core.snapshot import Site, Snapshot
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.client import WATCH_SECONDS, KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.decoding import Unreadable
+from airflow_dispatch.kube.ledgers import LedgerWriter
 from airflow_dispatch.kube.paths import Resource
 from airflow_dispatch.kube.store import Store
 
@@ -65,6 +67,7 @@ class Hub:
         self._unsynced = {resource.kind for resource in (*_REQUIRED, *_OPTIONAL, paths.NODES)}
         self._synced = asyncio.Event()
         self._nodes_wanted = asyncio.Event()
+        self._ledgers = LedgerWriter(client, namespace, self._take_ledger)
 
     async def run(self) -> None:
         """Follows all kinds until cancelled, or until something that will not pass, which every subscriber raises."""
@@ -76,6 +79,7 @@ class Hub:
                     group.create_task(self._follow_if_allowed(resource))
                 group.create_task(self._follow_nodes())
                 group.create_task(self._get_unseen_nodes())
+                group.create_task(self._ledgers.run())
         except* DispatchError as errors:
             self._failure = _first(errors)
         except* Exception as errors:
@@ -85,6 +89,7 @@ class Hub:
             self._failure = self._failure or Unreachable("the watches have ended")
             self._synced.set()
             self._wake(list(self._wakers))
+            await self._ledgers.close()
 
     @property
     def failed(self) -> bool:
@@ -150,6 +155,15 @@ class Hub:
                     waker.set()
         if self.store.unseen_nodes:
             self._nodes_wanted.set()
+        self._ledgers.add(self.store.take_vanished())
+
+    def _take_ledger(self, found: Ledger) -> bool:
+        """Takes what a job's ledger says, for as long as there is a TrainJob to say it of; answers whether there is."""
+        if not self.store.names_of_job(found.job_id):
+            self.store.forget_ledger(found.job_id)
+            return False
+        self._wake(self.store.take_ledger(found))
+        return True
 
     def _listed(self, kind: str) -> None:
         self._unsynced.discard(kind)
@@ -223,7 +237,7 @@ class Hub:
         selector = _FIELD_SELECTORS.get(resource.kind, "")
         listing = await self.client.list(resource, namespace, field_selector=selector)
         for item in listing.items:
-            _warn_if_odd(item)
+            _warn_if_odd(resource.kind, item)
         self._wake(self.store.replace_all(resource.kind, listing.items))
         self._listed(resource.kind)
         return listing.resource_version
@@ -240,7 +254,7 @@ class Hub:
         async with contextlib.aclosing(stream) as events:
             async for event in events:
                 if event.type != "BOOKMARK":
-                    _warn_if_odd(event.object)
+                    _warn_if_odd(resource.kind, event.object)
                     self._wake(self.store.apply(event.type, resource.kind, event.object))
                 yield event.resource_version
 
@@ -371,9 +385,9 @@ async def shared_hub(config: ClusterConfig, namespace: str, *, site: Site = Site
             await shared.close()
 
 
-def _warn_if_odd(item: Object) -> None:
-    if isinstance(item, Unreadable):
-        logger.warning("%s %s is left out, it can't be read: %s", item.kind, item.metadata.name, item.problem)
+def _warn_if_odd(kind: str, item: Object) -> None:
+    if item.problem:
+        logger.warning("%s %s can't be read in full: %s", kind, item.metadata.name, item.problem)
 
 
 def _pause(failures: int) -> float:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from airflow_dispatch.core import identity, names
+from airflow_dispatch.core import identity, ledger, names
 from airflow_dispatch.core.classify import end_of
 from airflow_dispatch.core.classify.conditions import end
+from airflow_dispatch.core.ledger import Entry, Ledger
 from airflow_dispatch.core.objects import (
     Event,
     Job,
@@ -24,7 +25,7 @@ from airflow_dispatch.core.objects import (
     Workload,
 )
 from airflow_dispatch.core.observation import Cause
-from airflow_dispatch.core.snapshot import Leftovers, NodeAbsence, NodeView, Site, Snapshot
+from airflow_dispatch.core.snapshot import CapturedPod, Leftovers, NodeAbsence, NodeView, Site, Snapshot
 from airflow_dispatch.kube.evidence import Evidence
 from airflow_dispatch.kube.index import Index
 
@@ -65,6 +66,8 @@ class Store:
         self._pods_by_node = Index()
         self._unseen_nodes: set[str] = set()
         self._evidence = Evidence()
+        self._vanished: dict[str, dict[str, Entry]] = {}
+        self._ledgers: dict[str, Ledger] = {}
         self._ends: dict[str, Cause] = {}
 
     # ------------------------------------------------------------ in
@@ -105,7 +108,24 @@ class Store:
         self._settle(name, NodeAbsence.GONE)
         return self._bound_to(name)
 
+    def take_ledger(self, found: Ledger) -> set[str]:
+        """Takes what a job's ledger says; returns what :meth:`apply` does."""
+        if self._ledgers.get(found.job_id) == found:
+            return set()
+        self._ledgers[found.job_id] = found
+        self._unseen_nodes |= found.node_names - self._objects["Node"].keys()
+        return set(self.names_of_job(found.job_id))
+
+    def forget_ledger(self, job_id: str) -> None:
+        """Drops what a job's ledger said."""
+        self._ledgers.pop(job_id, None)
+
     # ------------------------------------------------------------ out
+
+    def take_vanished(self) -> dict[str, dict[str, Entry]]:
+        """The pods that vanished since this was last asked, by JobID and pod UID, to be written into the ledgers."""
+        taken, self._vanished = self._vanished, {}
+        return taken
 
     @property
     def unseen_nodes(self) -> frozenset[str]:
@@ -137,7 +157,10 @@ class Store:
         jobs = self._under(name, "Job", Job)
         pods = self._under(name, "Pod", Pod)
         captured = self._evidence.of(name)
-        bound = {pod.spec.node_name for pod in (*pods, *(each.pod for each in captured)) if pod.spec.node_name}
+        kept = self._ledger_of(name)
+        vanished = kept.of(name) if kept is not None else ()
+        past = (each.pod for each in (*captured, *vanished))
+        bound = {pod.spec.node_name for pod in (*pods, *past) if pod.spec.node_name}
         workloads = self._under(trainjob.metadata.uid, "Workload", Workload)
         events = [self._under(about, "Event", Event) for about in (name, *(job.metadata.name for job in jobs))]
         return Snapshot(
@@ -154,12 +177,15 @@ class Store:
             unseen_nodes=frozenset(bound & self._unseen_nodes),
             events=tuple(event for of_one in events for event in of_one),
             seen_end=self._ends.get(trainjob.metadata.uid),
+            vanished=vanished,
+            confirmed=kept.confirmed_of(name) if kept is not None else frozenset(),
+            unreadable=kept.problems if kept is not None else (),
             site=self._site,
         )
 
     def bound_nodes(self) -> set[str]:
-        """The names of the Nodes that pods of TrainJobs are bound to, deleted ones included."""
-        return self._evidence.node_names() | self._pods_by_node.keys
+        """The names of the Nodes that pods of TrainJobs are bound to, deleted and vanished ones included."""
+        return self._evidence.node_names() | self._pods_by_node.keys | self._remembered_nodes()
 
     def leftovers(self) -> Leftovers:
         """All of the namespace, to look for orphans in."""
@@ -170,6 +196,11 @@ class Store:
             jobs=tuple(self._all("Job", Job)),
             runtimes=tuple(self._all("TrainingRuntime", TrainingRuntime)),
             pods=tuple(self._all("Pod", Pod)),
+            vanished=tuple(
+                (entry.train_job, entry.captured(uid))
+                for kept in self._ledgers.values()
+                for uid, entry in kept.open.items()
+            ),
             nodes={node.metadata.name: node for node in self._all("Node", Node)},
             nodes_readable=self.nodes_readable,
             unseen_nodes=self.unseen_nodes,
@@ -244,12 +275,26 @@ class Store:
         return touched
 
     def _capture(self, pod: Pod, owners: frozenset[str]) -> None:
-        self._evidence.capture(pod, owners, self._node_view(pod))
+        vanished = self._evidence.capture(pod, owners, self._node_view(pod))
         for owner in owners:
+            if vanished is not None:
+                self._note_vanished(vanished, owner)
             self._forget_if_gone(owner)
         node = pod.spec.node_name
         if node in self._unseen_nodes and node not in self.bound_nodes():
             self._unseen_nodes.discard(node)
+
+    def _note_vanished(self, captured: CapturedPod, owner: str) -> None:
+        submission, entry = identity.parse_name(owner), ledger.entry_of(captured, owner)
+        if submission is not None and entry is not None:
+            self._vanished.setdefault(submission.job_id, {})[captured.pod.metadata.uid] = entry
+
+    def _ledger_of(self, name: str) -> Ledger | None:
+        submission = identity.parse_name(name)
+        return self._ledgers.get(submission.job_id) if submission is not None else None
+
+    def _remembered_nodes(self) -> set[str]:
+        return {node for kept in self._ledgers.values() for node in kept.node_names}
 
     def _forget_if_gone(self, name: str) -> None:
         """Drops the evidence of a TrainJob that is gone with all its pods."""

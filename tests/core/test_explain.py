@@ -168,3 +168,17 @@ def test_end_that_a_change_would_mend_says_which(kind: CauseKind) -> None:
 
 def test_node_that_was_lost_needs_no_hand_once_it_is_over() -> None:
     assert hints(observed(State.ENDED, CauseKind.NODE_LOST, "pod b: X; node node-1 tainted k")) == []
+
+
+def test_a_pod_that_vanished_says_what_to_do() -> None:
+    job = gang()
+    job.suspended()
+    job.pods = []
+    job.captured = [pod("b").on("node-1").running().captured(node("node-1").lost())]
+    job.nodes = [node("node-1").lost()]
+    seen = job.observe()
+    first, hint = lines(seen)[:2]
+    assert first.level == logging.WARNING
+    assert "remaining pods: b on node-1 (vanished, Ready=Unknown)" in first.text
+    assert "until its node is rebooted, deleted or tainted" in hint.text
+    assert hint.text.endswith(f"airflow-dispatch confirm-ceased {seen.job_id} --who WHO --reason WHY")

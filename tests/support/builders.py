@@ -321,6 +321,8 @@ class Scenario:
         self.pods: list[PodBuilder] = list(pods)
         self.captured: list[CapturedPod] = []
         self.vanished: list[CapturedPod] = []
+        self.confirmed: frozenset[str] = frozenset()
+        self.unreadable: tuple[str, ...] = ()
         self.nodes: list[NodeBuilder] = [node("node-0"), node("node-1")]
         self.nodes_readable = True
         self.events: list[Event] = []
@@ -347,6 +349,8 @@ class Scenario:
             pods=tuple(each.build() for each in self.pods),
             captured=tuple(self.captured),
             vanished=tuple(self.vanished),
+            confirmed=self.confirmed,
+            unreadable=self.unreadable,
             nodes={each.metadata.name: each for each in nodes},
             nodes_readable=self.nodes_readable,
             events=tuple(self.events),

@@ -26,8 +26,9 @@ NAMESPACE = "default"
 class Cluster:
     """A registry that is served over HTTPS, and an adapter that speaks to it."""
 
-    def __init__(self, registry: Registry, client: CountingClient) -> None:
-        self.registry = registry
+    def __init__(self, server: ApiServer, client: CountingClient) -> None:
+        self.registry = server.registry
+        self.add_user = server.add_user
         self.client = client
         self.adapter = Adapter(client, NAMESPACE)
 
@@ -75,7 +76,7 @@ async def cluster(directory: Path) -> AsyncIterator[Cluster]:
     async with ApiServer(registry, directory) as server:
         config = ClusterConfig(kubeconfig=str(server.kubeconfig()))
         async with await CountingClient.connect(config) as client:
-            yield Cluster(registry, client)
+            yield Cluster(server, client)
 
 
 def job(**fields: Any) -> TrainingJob:

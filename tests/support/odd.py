@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_dispatch.core import names, objects
 from airflow_dispatch.core.observation import Cause
-from airflow_dispatch.core.snapshot import CapturedPod, NodeAbsence, Site, Snapshot
+from airflow_dispatch.core.snapshot import CapturedPod, Machine, NodeAbsence, Site, Snapshot
 from tests.support.builders import JOB_ID, JOB_NAME, JOB_UID, JOBSET_UID, NAME, UID
 
 WORDS = st.sampled_from(
@@ -65,7 +65,8 @@ def snapshots() -> st.SearchStrategy[Snapshot]:
     """Any snapshot."""
     nodes = st.one_of(records(objects.Node), st.sampled_from(NodeAbsence))
     pods = records(objects.Pod)
-    captured = st.builds(CapturedPod, pod=pods, node=nodes)
+    machines = st.none() | st.builds(Machine, TEXT, TEXT)
+    captured = st.builds(CapturedPod, pod=pods, node=nodes, machine=machines)
 
     def tuples(each: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
         return st.lists(each, max_size=most).map(tuple)
@@ -85,5 +86,7 @@ def snapshots() -> st.SearchStrategy[Snapshot]:
         events=tuples(records(objects.Event)),
         seen_end=st.none() | st.just(Cause()),
         vanished=tuples(captured, 1),
+        confirmed=st.frozensets(TEXT, max_size=1),
+        unreadable=tuples(TEXT, 1),
         site=st.just(Site(node_loss_taints=("True",), disruption_taints=("1",))),
     )

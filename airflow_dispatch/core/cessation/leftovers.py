@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from airflow_dispatch.core import names
 from airflow_dispatch.core.classify.conditions import true
 from airflow_dispatch.core.classify.pods import PodView
-from airflow_dispatch.core.classify.remaining import describe_remaining, may_run
+from airflow_dispatch.core.classify.remaining import describe_remaining, may_have_outlived, may_run
 from airflow_dispatch.core.identity import Submission, parse_name
 from airflow_dispatch.core.objects import Object, Pod
 from airflow_dispatch.core.snapshot import Leftovers
@@ -18,11 +18,22 @@ __all__ = ["of_other_submissions"]
 def of_other_submissions(leftovers: Leftovers, own: Submission) -> tuple[str, ...]:
     """What of the job's other submissions may still run or make pods; empty when ``own`` may be opened.
 
-    A pod is written as in section 8. A Job that is neither finished nor suspended, and a JobSet that is neither and
-    whose TrainJob is gone, may make pods at any moment, so each counts as long as it is there.
+    A pod is written as in section 8; vanished ones of the ledger are among them. A Job that is neither finished nor
+    suspended, and a JobSet that is neither and whose TrainJob is gone, may make pods at any moment, so each counts as
+    long as it is there.
     """
-    views = [PodView(pod, leftovers.node_of(pod), live=True) for pod in leftovers.pods if _is_other(_owner(pod), own)]
-    pods = [describe_remaining(view, view.node) for view in sorted(views, key=lambda each: each.name) if may_run(view)]
+    live = [PodView(pod, leftovers.node_of(pod), live=True) for pod in leftovers.pods if _is_other(_owner(pod), own)]
+    listed = {pod.metadata.uid for pod in leftovers.pods}
+    vanished = [
+        PodView.of(each)
+        for owner, each in leftovers.vanished
+        if _is_other(owner, own) and each.pod.metadata.uid not in listed
+    ]
+    views = [
+        *(view for view in live if may_run(view)),
+        *(view for view in vanished if may_have_outlived(view, leftovers.node_of(view.pod))),
+    ]
+    pods = [describe_remaining(view, leftovers.node_of(view.pod)) for view in sorted(views, key=lambda each: each.name)]
     return (*pods, *_makers(leftovers, own))
 
 

@@ -9,12 +9,13 @@ __all__ = ["ceased"]
 
 
 def ceased(snapshot: Snapshot) -> bool | None:
-    """Every Node that any of its pods ran on is gone or out of service.
+    """Every Node that any of its pods ran on is gone or out of service, or an operator has confirmed their end.
 
     None, unanswered: no pod of it is known, or a Node may not be read.
     """
     pods = [*snapshot.pods, *(each.pod for each in (*snapshot.captured, *snapshot.vanished))]
-    views = [snapshot.node_of(pod) for pod in pods if pod.spec.node_name]
-    if not views or NodeAbsence.NOT_READABLE in views:
+    unconfirmed = [pod for pod in pods if pod.metadata.uid not in snapshot.confirmed]
+    views = [snapshot.node_of(pod) for pod in unconfirmed if pod.spec.node_name]
+    if not (views or snapshot.confirmed) or NodeAbsence.NOT_READABLE in views:
         return None
-    return all(processes_are_gone(view) for view in views)
+    return not snapshot.unreadable and all(processes_are_gone(view) for view in views)

@@ -25,7 +25,7 @@ SECOND_LOOK_SECONDS: Final = 30.0
 
 
 class Answer(NamedTuple):
-    """``remaining``: ``<pod> on <node> (<node state>)`` of each pod that may still run.
+    """``remaining``: ``<pod> on <node> (<node state>)`` of each pod that may still run, and what the ledger can't tell.
 
     ``unsettled`` says why an empty list is not believed yet; ``second_look`` the seconds after which the same state,
     seen again, is believed, or None when something has to change first.
@@ -48,8 +48,8 @@ def ask(snapshot: Snapshot, now: datetime, *, held_for: float = 0.0) -> Answer:
     """
     facts = Facts(snapshot, now)
     remaining = tuple(describe_remaining(view, facts.node_now(view)) for view in facts.remaining)
-    if remaining:
-        return Answer(remaining)
+    if remaining or snapshot.unreadable:
+        return Answer((*remaining, *snapshot.unreadable))
     if _never_admitted(facts):
         return Answer()
     if snapshot.jobset is None:

@@ -6,7 +6,7 @@ from airflow_dispatch.core.classify.conditions import true
 from airflow_dispatch.core.classify.nodes import describe, processes_are_gone
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.objects import Node
-from airflow_dispatch.core.snapshot import NodeAbsence, NodeView
+from airflow_dispatch.core.snapshot import Machine, NodeAbsence, NodeView
 
 
 def may_run(view: PodView) -> bool:
@@ -18,21 +18,24 @@ def may_run(view: PodView) -> bool:
     """
     if not view.finished:
         return True
-    unconfirmed = any(True for _ in view.running_containers()) or true(view.pod.status, "KueueFailureRecovery")
+    unconfirmed = view.runs or true(view.pod.status, "KueueFailureRecovery")
     return bool(unconfirmed) and bool(view.node_name) and not processes_are_gone(view.node)
 
 
 def may_have_outlived(view: PodView, node_now: NodeView | None) -> bool:
     """A process of this deleted pod may still run: its object vanished before a kubelet reported that it ended.
 
-    ``view.node`` is the Node as it was captured, ``node_now`` as it is. Another UID or boot ID is another machine, or
-    the same one after a reboot.
+    ``view.node`` is the Node as it was captured, ``node_now`` as it is. Another UID or boot ID than where it was first
+    seen running is another machine, or the same one after a reboot. A pod that was seen running and whose last status
+    can't be read says nothing of its end.
     """
-    if not any(True for _ in view.running_containers()) or processes_are_gone(node_now):
+    reported = view.machine is None or bool(view.containers)
+    if reported and not view.runs:
         return False
-    if processes_are_gone(view.node):
+    if processes_are_gone(node_now) or processes_are_gone(view.node):
         return False
-    return not (isinstance(view.node, Node) and isinstance(node_now, Node) and _rebooted(view.node, node_now))
+    ran_on = view.machine or (Machine.of(view.node) if view.node is not None else Machine())
+    return not (isinstance(node_now, Node) and _is_another(ran_on, Machine.of(node_now)))
 
 
 def describe_remaining(view: PodView, node_now: NodeView | None) -> str:
@@ -43,9 +46,6 @@ def describe_remaining(view: PodView, node_now: NodeView | None) -> str:
     return f"{view.name} on {view.node_name} ({state if view.live else f'vanished, {state}'})"
 
 
-def _rebooted(before: Node, after: Node) -> bool:
-    if before.metadata.uid != after.metadata.uid:
-        return True
-    boot_before = before.status.node_info.boot_id if before.status and before.status.node_info else None
-    boot_after = after.status.node_info.boot_id if after.status and after.status.node_info else None
-    return bool(boot_before and boot_after) and boot_before != boot_after
+def _is_another(before: Machine, after: Machine) -> bool:
+    """A part that could not be read tells nothing."""
+    return any(old and new and old != new for old, new in zip(before, after, strict=True))
