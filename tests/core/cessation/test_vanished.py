@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from airflow_dispatch.core import names
 from airflow_dispatch.core.cessation import Answer, ask, ceased, of_other_submissions
 from airflow_dispatch.core.identity import Submission
 from airflow_dispatch.core.ledger import Entry
-from airflow_dispatch.core.snapshot import CapturedPod, Leftovers, Machine
+from airflow_dispatch.core.snapshot import CapturedPod, Leftovers, Machine, NodeAbsence
 from tests.support.builders import (
     JOB_ID,
     NAME,
@@ -100,6 +101,17 @@ def test_where_it_was_first_seen_running_counts_and_not_where_its_end_began() ->
     assert ask(found.snapshot(), at(30)).nothing_runs
 
 
+@pytest.mark.parametrize(
+    "then", [NodeAbsence.GONE, node("node-0").tainted(names.TAINT_OUT_OF_SERVICE)], ids=["gone", "out of service"]
+)
+def test_a_machine_that_had_ended_when_the_pod_went_stays_ended(
+    then: NodeBuilder | NodeAbsence,
+) -> None:
+    found = held(node("node-0"))
+    found.captured = [pod("a").on("node-0").running().captured(then)]
+    assert ask(found.snapshot(), at(30)).nothing_runs
+
+
 def test_a_pod_that_is_listed_again_is_asked_itself() -> None:
     found = held(node("node-0"))
     found.pods = [pod("a").on("node-0").terminated(0)]
@@ -141,6 +153,8 @@ def test_a_vanished_pod_of_another_submission_blocks_and_one_of_another_job_does
     assert of_other_submissions(leftovers(lost, pods=pods), other) == ()
     assert of_other_submissions(leftovers(pods=pods), second) == ()
     assert of_other_submissions(leftovers(node("node-0").rebooted(), pods=pods), second) == ()
+    listed = msgspec.structs.replace(leftovers(lost, pods=pods), pods=(pod("a").on("node-0").terminated(0).build(),))
+    assert of_other_submissions(listed, second) == ()
 
 
 def test_ceased_needs_the_node_of_a_vanished_pod_or_an_operator_s_word() -> None:
