@@ -33,6 +33,7 @@ def owned(built: ObjectBuilder, by: str = NAME) -> ObjectBuilder:
     return built.label(names.LABEL_JOBSET_NAME, by)
 
 
+@pytest.mark.row("12/submissions")
 def test_pods_that_may_run_are_named_in_order_and_with_their_nodes() -> None:
     found = left(pod("b").on("node-0").running(), pod("a").on("gone"), pod("c").on("node-0").terminated(0))
     assert found == ("a on gone (gone)", "b on node-0 (Ready=True)")
@@ -91,6 +92,7 @@ def test_ceased_is_unanswered_without_pods_and_where_nodes_may_not_be_read() -> 
     assert ceased(unreadable.snapshot()) is None
 
 
+@pytest.mark.row("10/ceased")
 def test_ceased_needs_every_node_of_live_and_captured_pods() -> None:
     found = scenario(pod("a").on("gone"))
     assert ceased(found.snapshot()) is True

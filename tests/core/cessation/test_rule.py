@@ -53,26 +53,31 @@ def answer(owner: JobSet | None, *jobs: Job, held_for: float = 0, admission: str
     return ask(snapshot, NOW, held_for=held_for)
 
 
+@pytest.mark.row("12/may-run", "12/remaining")
 def test_a_pod_that_may_run_is_named() -> None:
     pod = msgspec.convert({"metadata": {"name": "p"}, "spec": {"nodeName": "n"}}, Pod)
     assert answer(jobset(), job(), pods=[pod]) == Answer(("p on n (gone)",))
 
 
+@pytest.mark.row("12/never-admitted")
 def test_an_object_that_was_never_admitted_needs_the_list_alone() -> None:
     assert answer(None, admission="0").nothing_runs
     assert answer(jobset(suspend=False), admission="0").nothing_runs
 
 
+@pytest.mark.row("12/finished")
 @pytest.mark.parametrize("kind", ["Completed", "Failed"])
 def test_a_finished_jobset_is_believed(kind: str) -> None:
     assert answer(jobset(suspend=False, kind=kind), job(suspend=False, kind=None)).nothing_runs
 
 
+@pytest.mark.row("12/settled")
 def test_a_suspension_that_all_confirm_since_the_last_admission_is_believed() -> None:
     assert answer(jobset(), job()).nothing_runs
     assert answer(jobset(), job(suspend=False, kind="Complete")).nothing_runs
 
 
+@pytest.mark.row("12/behind")
 @pytest.mark.parametrize(
     ("owner", "of_it", "why"),
     [
@@ -90,6 +95,7 @@ def test_controllers_that_are_behind_are_waited_for(owner: JobSet | None, of_it:
     assert found.second_look is None
 
 
+@pytest.mark.row("12/second-look")
 @pytest.mark.parametrize(
     ("owner", "jobs"),
     [(jobset(since=BEFORE), [job()]), (jobset(), [job(since=BEFORE)]), (jobset(since=RAISED), [job()]), (None, [])],
