@@ -6,7 +6,7 @@ from typing import Final
 
 from airflow_dispatch.core.classify.conditions import condition, join, words_of
 from airflow_dispatch.core.classify.facts import Facts
-from airflow_dispatch.core.classify.findings import cause, findings
+from airflow_dispatch.core.classify.findings import cause
 from airflow_dispatch.core.objects import Condition
 from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
 from airflow_dispatch.core.rows import Row, implements
@@ -102,11 +102,10 @@ def disrupted(facts: Facts) -> Cause | None:
 
     A disruption that began after ``Suspended=True`` is the suspension's own work, so no reason for it.
     """
-    ranked = findings(facts.current, facts.site)
     limit = facts.suspended.last_transition_time if facts.suspended is not None else None
-    for each in ranked:
+    for each in facts.findings:
         if each.disruptive and (limit is None or each.at is None or each.at <= limit):
-            return cause(each, ranked)
+            return cause(each, facts.findings)
     return None
 
 
@@ -115,7 +114,7 @@ def _gang_broke(facts: Facts) -> bool:
     pods_ready = facts.workload_condition("PodsReady", "False")
     if pods_ready is not None and pods_ready.reason == "WaitForRecovery":
         return True
-    return any(each.kind is CauseKind.NODE_LOST for each in findings(facts.current, facts.site))
+    return any(each.kind is CauseKind.NODE_LOST for each in facts.findings)
 
 
 def _is_queued_again(facts: Facts) -> bool:

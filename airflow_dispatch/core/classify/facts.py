@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
 
 from airflow_dispatch.core import names
 from airflow_dispatch.core.classify.conditions import condition, true
+from airflow_dispatch.core.classify.findings import Finding, findings
 from airflow_dispatch.core.classify.patch import PodPatch, pod_patch
-from airflow_dispatch.core.classify.pods import PodView
+from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
 from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_gates, parse_name
 from airflow_dispatch.core.objects import Condition, Job, Metadata, Object, TrainJob, Workload
@@ -213,6 +214,25 @@ class Facts:
         """The pods of the current execution, live or captured (section 6.4)."""
         return current_execution(self.pods)
 
+    @cached_property
+    def bound(self) -> list[PodView]:
+        """The live, unfinished pods of the current execution that are bound to a Node, by index and name."""
+        return [view for view in self.current if view.live and not view.finished and view.node_name]
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What the current execution's pods say of why it broke, the cause first (section 6.3)."""
+        return findings(self.current, self.site)
+
+    @cached_property
+    def _newest(self) -> dict[tuple[str, str], PodView]:
+        return {view.rank: view for view in newest_of_each_rank(self.live)}
+
+    def replaced(self, view: PodView) -> bool:
+        """A newer live pod has taken its rank."""
+        newest = self._newest.get(view.rank)
+        return newest is not None and newest.age > view.age
+
     def node_now(self, view: PodView) -> NodeView | None:
         """The Node that a pod is or was bound to, as it is now."""
         return self.snapshot.node_of(view.pod)
@@ -226,14 +246,11 @@ class Facts:
         "dispatch counts, J JobSet's restarts. A pod without either belongs to none",
     )
 )
-def current_execution(pods: Iterable[PodView]) -> list[PodView]:
+def current_execution(pods: Sequence[PodView]) -> list[PodView]:
     """The pods with the highest R = A + J, the higher A on a tie; a pod that lacks either counts towards none."""
-    counted = [(view, view.counters) for view in pods]
-    numbers = [(sum(counters), counters[0]) for _, counters in counted if counters is not None]
-    if not numbers:
-        return []
-    highest = max(numbers)
-    return [view for view, counters in counted if counters is not None and (sum(counters), counters[0]) == highest]
+    executions = {view.counters for view in pods if view.counters is not None}
+    highest = max(executions, key=lambda counters: (sum(counters), counters), default=None)
+    return [view for view in pods if highest is not None and view.counters == highest]
 
 
 def _gates(metadata: Metadata) -> list[str]:

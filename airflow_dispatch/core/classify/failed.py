@@ -8,7 +8,7 @@ import msgspec
 
 from airflow_dispatch.core.classify.conditions import join, words_of
 from airflow_dispatch.core.classify.facts import Facts
-from airflow_dispatch.core.classify.findings import cause, findings
+from airflow_dispatch.core.classify.findings import cause
 from airflow_dispatch.core.objects import Condition
 from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
 from airflow_dispatch.core.rows import Row, implements
@@ -69,8 +69,7 @@ def failed(facts: Facts, condition: Condition) -> Cause:
         return Cause(kind=reported, provenance=Provenance.REPORTED, detail=words, at=at)
     if condition.reason not in BY_PODS:
         return Cause(kind=CauseKind.UNKNOWN, detail=words, at=at)
-    ranked = findings(facts.current, facts.site)
-    if ranked:
-        found = cause(ranked[0], ranked)
+    if facts.findings:
+        found = cause(facts.findings[0], facts.findings)
         return msgspec.structs.replace(found, detail=join([found.detail, words]))
     return Cause(kind=CauseKind.UNKNOWN, detail=join([words, "" if facts.pods else NO_EVIDENCE]), at=at)

@@ -131,14 +131,16 @@ def pods(facts: Facts) -> Iterator[str]:
     """Pods of this JobSet's name that say they are another job's; initializer pods carry no labels of ours."""
     if facts.submission is None:
         return
+    expectations = (
+        (names.LABEL_JOB_ID, "job-id", facts.submission.job_id),
+        (names.LABEL_SUBMISSION, "submission", str(facts.submission.number)),
+    )
     for view in sorted(facts.live, key=lambda each: each.name):
-        if view.pod.metadata.label(names.LABEL_JOBSET_NAME) != facts.metadata.name:
+        labels = view.pod.metadata.labels or {}
+        if labels.get(names.LABEL_JOBSET_NAME) != facts.metadata.name:
             continue
-        for key, word, expected in (
-            (names.LABEL_JOB_ID, "job-id", facts.submission.job_id),
-            (names.LABEL_SUBMISSION, "submission", str(facts.submission.number)),
-        ):
-            value = view.pod.metadata.label(key)
+        for key, word, expected in expectations:
+            value = labels.get(key)
             if value is not None and value != expected:
                 yield f"pod {view.name} has {word} {value}"
 
@@ -160,15 +162,15 @@ def hold(facts: Facts) -> Iterator[str]:
 )
 def run_twice(facts: Facts) -> Iterator[str]:
     """Two pods of one completion index that have started under the same A and J: one note an execution."""
-    executions: dict[tuple[int, int], dict[tuple[int, str], list[PodView]]] = defaultdict(lambda: defaultdict(list))
+    ran: dict[tuple[tuple[int, int], int, str], list[PodView]] = defaultdict(list)
     for view in facts.pods:
         if view.counters is not None and view.index is not None and view.started:
-            executions[view.counters][view.index, view.rank[0]].append(view)
-    for counters in sorted(executions, key=lambda each: (sum(each), each)):
-        twice = min((rank for rank, views in executions[counters].items() if len(views) > 1), default=None)
-        if twice is not None:
-            ran = sorted(executions[counters][twice], key=lambda view: (view.age[0], view.name))
-            yield f"execution {counters[0]}.{counters[1]} has run twice: {', '.join(view.name for view in ran)}"
+            ran[view.counters, view.index, view.rank[0]].append(view)
+    twice = sorted(rank for rank, views in ran.items() if len(views) > 1)
+    lowest = {rank[0]: rank for rank in reversed(twice)}
+    for counters in sorted(lowest, key=lambda each: (sum(each), each)):
+        views = sorted(ran[lowest[counters]], key=lambda view: (view.age[0], view.name))
+        yield f"execution {counters[0]}.{counters[1]} has run twice: {', '.join(view.name for view in views)}"
 
 
 ROWS: Final[tuple[Callable[[Facts], Iterator[str]], ...]] = (

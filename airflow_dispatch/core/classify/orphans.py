@@ -134,7 +134,7 @@ def _observe(
     )
 
 
-def _execution(submission: Submission | None, views: Iterable[PodView]) -> Execution | None:
+def _execution(submission: Submission | None, views: Sequence[PodView]) -> Execution | None:
     """The execution of section 6.4; the attempt went with the TrainJob, so the token says 0."""
     for view in current_execution(views):
         if submission is not None and view.counters is not None:

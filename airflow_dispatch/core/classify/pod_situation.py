@@ -64,8 +64,7 @@ def being_deleted(facts: Facts, state: State) -> Iterator[str]:
         due = view.pod.metadata.deletion_timestamp
         if due is None or view.finished or view.disruption is not None or view.admission is None:
             continue
-        replaced = any(other.rank == view.rank and other.age > view.age for other in facts.live)
-        if view.admission == facts.patch_admission and not replaced:
+        if view.admission == facts.patch_admission and not facts.replaced(view):
             yield f"pod {view.name} is being deleted, due {stamp(due)}"
 
 
@@ -81,10 +80,11 @@ def sidecars(facts: Facts, _state: State) -> Iterator[str]:
     """``node`` has ended, but other containers keep its pod from ending."""
     for view in _unfinished(facts):
         state = view.trainer.state if view.trainer is not None else None
+        if state is None or state.terminated is None:
+            continue
         others = [name for name in view.running_containers() if name != TRAINER_CONTAINER]
-        if state is not None and state.terminated is not None and others:
-            code = state.terminated.exit_code
-            yield f"pod {view.name}: node exited {code}, {', '.join(others)} still runs"
+        if others:
+            yield f"pod {view.name}: node exited {state.terminated.exit_code}, {', '.join(others)} still runs"
 
 
 @implements(
@@ -104,7 +104,8 @@ def waiting(facts: Facts, _state: State) -> Iterator[str]:
         states = [status.state for status in (*view.init_containers, *view.containers)]
         waits = [state.waiting for state in states if state is not None and state.waiting is not None]
         reasons = [words(each.reason, each.message) for each in waits if each.reason and each.reason not in CREATING]
-        yield from (f"pod {view.name} {reason}" for reason in dict.fromkeys(reasons))
+        for reason in dict.fromkeys(reasons):
+            yield f"pod {view.name} {reason}"
 
 
 @implements(

@@ -9,7 +9,7 @@ from airflow_dispatch.core.classify.conditions import condition, words_of
 from airflow_dispatch.core.classify.creation import creation_refused
 from airflow_dispatch.core.classify.evicted import evicted
 from airflow_dispatch.core.classify.facts import Facts
-from airflow_dispatch.core.classify.findings import Finding, cause, findings
+from airflow_dispatch.core.classify.findings import Finding, cause
 from airflow_dispatch.core.classify.nodes import ready, taint
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.objects import Node
@@ -43,7 +43,7 @@ def evicted_and_admitted(facts: Facts) -> Cause | None:
     )
 )
 def node_gone(facts: Facts) -> Cause | None:
-    for view in _bound(facts):
+    for view in facts.bound:
         if view.node is NodeAbsence.GONE:
             return Cause(
                 kind=CauseKind.NODE_LOST,
@@ -88,8 +88,9 @@ def node_not_ready(facts: Facts) -> Cause | None:
     )
 )
 def node_tainted(facts: Facts) -> Cause | None:
+    keys = facts.site.all_node_loss_taints
     for view, node in _on_nodes(facts):
-        lost = taint(node, facts.site.all_node_loss_taints)
+        lost = taint(node, keys)
         if lost is not None:
             return Cause(
                 kind=CauseKind.NODE_LOST,
@@ -110,7 +111,7 @@ def node_tainted(facts: Facts) -> Cause | None:
     )
 )
 def rank_failed(facts: Facts) -> Cause | None:
-    ranked = [each for each in findings(facts.current, facts.site) if _still_counts(facts, each)]
+    ranked = [each for each in facts.findings if _still_counts(facts, each)]
     return cause(ranked[0], ranked) if ranked else None
 
 
@@ -160,20 +161,13 @@ def running(facts: Facts) -> Cause:
     return next((found for row in ROWS if (found := row(facts)) is not None), None) or _nothing_wrong()
 
 
-def _bound(facts: Facts) -> Iterator[PodView]:
-    """The live, unfinished pods of the current execution that are bound to a Node."""
-    ranks = sorted(facts.current, key=lambda view: view.position)
-    yield from (view for view in ranks if view.live and not view.finished and view.node_name)
-
-
 def _on_nodes(facts: Facts) -> Iterator[tuple[PodView, Node]]:
-    for view in _bound(facts):
+    for view in facts.bound:
         if isinstance(view.node, Node):
             yield view, view.node
 
 
 def _still_counts(facts: Facts, finding: Finding) -> bool:
     """It is of the pods that should run now, its container does not run again, and no newer pod has taken its rank."""
-    if finding.restarted or finding.view.counters != (facts.patch_admission, facts.restarts):
-        return False
-    return not any(other.rank == finding.view.rank and other.age > finding.view.age for other in facts.live)
+    should_run = finding.view.counters == (facts.patch_admission, facts.restarts)
+    return should_run and not finding.restarted and not facts.replaced(finding.view)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from airflow_dispatch.core.classify.conditions import words
 from airflow_dispatch.core.classify.nodes import taint
-from airflow_dispatch.core.classify.pods import PodView, running
+from airflow_dispatch.core.classify.pods import PodView, running, termination_of
 from airflow_dispatch.core.classify.verdict import Verdict
 from airflow_dispatch.core.objects import ContainerStatus, Node, Terminated
 from airflow_dispatch.core.observation import CauseKind
@@ -31,7 +31,7 @@ class Ended(NamedTuple):
 
 def judge(view: PodView, site: Site) -> Ended | None:
     """What ``node`` says, else the first init container that failed; None when nothing ended badly."""
-    if view.trainer is not None and (running(view.trainer) or _terminated(view.trainer) is not None):
+    if view.trainer is not None and view.started:
         return _judge_container(view, view.trainer, site)
     if view.phase == "Succeeded":
         return None
@@ -40,7 +40,7 @@ def judge(view: PodView, site: Site) -> Ended | None:
 
 
 def _judge_container(view: PodView, status: ContainerStatus, site: Site) -> Ended | None:
-    terminated = _terminated(status)
+    terminated = termination_of(status)
     verdict = _exit(terminated) if terminated is not None else None
     if terminated is None or verdict is None:
         return None
@@ -59,19 +59,11 @@ def _judge_container(view: PodView, status: ContainerStatus, site: Site) -> Ende
 )
 def _judge_init_container(view: PodView, status: ContainerStatus, site: Site) -> Ended | None:
     ended = _judge_container(view, status, site)
-    terminated = _terminated(status)
+    terminated = termination_of(status)
     if ended is None or terminated is None:
         return None
     said = terminated.message if terminated.reason not in _NEVER_STARTED else None
     return ended._replace(detail=words(f"init container {status.name}: {ended.detail}", said))
-
-
-def _terminated(status: ContainerStatus) -> Terminated | None:
-    """``state``, else ``lastState``."""
-    for state in (status.state, status.last_state):
-        if state is not None and state.terminated is not None:
-            return state.terminated
-    return None
 
 
 @implements(

@@ -16,7 +16,7 @@ from tests.support.rows import showing
 
 def view(built: PodBuilder, on: NodeBuilder | NodeAbsence | None = None, *, live: bool = True) -> PodView:
     found: NodeView | None = on.build() if isinstance(on, NodeBuilder) else on
-    return PodView(built.build(), found, live)
+    return PodView(built.build(), found, live=live)
 
 
 def said(built: PodBuilder, on: NodeBuilder | NodeAbsence | None = None) -> list[tuple[str, str]]:
