@@ -28,3 +28,24 @@ def test_a_dag_file_that_imports_it_loads_no_client(module: str) -> None:
     loaded = done.stdout.split()
     assert module in loaded
     assert [name for name in loaded if name.startswith(_HEAVY)] == []
+
+
+_COMMAND = """
+import sys
+from airflow_dispatch.cli import main
+try:
+    main({arguments!r})
+except SystemExit:
+    pass
+print("\\n".join(sorted(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["replay", "none"], ["classify", "none"]])
+def test_a_command_that_needs_no_cluster_loads_neither_airflow_nor_a_client(arguments: list[str]) -> None:
+    code = _COMMAND.format(arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    loaded = done.stderr.split()
+    assert "airflow_dispatch.cli.reading" in loaded
+    assert [name for name in loaded if name.startswith(("airflow.", "kubernetes", "aiohttp"))] == []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
+from typing import Any
 
 from airflow_dispatch.adapter import (
     cancelling,
     confirming,
     finding,
+    hardening,
     holding,
     opening,
     output,
@@ -17,6 +19,7 @@ from airflow_dispatch.adapter import (
     submitting,
     watching,
 )
+from airflow_dispatch.adapter.report import Finding
 from airflow_dispatch.adapter.target import Settings, Target
 from airflow_dispatch.core.identity import TaskKey
 from airflow_dispatch.core.job import TrainingJob
@@ -65,6 +68,10 @@ class Adapter:
         """Everything of a job: its TrainJobs, lowest submission first, then orphans."""
         return await finding.find(self._target, job_id)
 
+    async def find_all(self) -> list[Observation]:
+        """Everything of every job in the namespace."""
+        return await finding.find_all(self._target)
+
     async def inspect(self, ref_or_name: str) -> Observation | None:
         """One object by reference or name, or None."""
         return await finding.inspect(self._target, ref_or_name)
@@ -97,9 +104,18 @@ class Adapter:
         """Notes an operator's word that the job's vanished pods have ended, and answers which; refuses without any."""
         return await confirming.confirm_ceased(self._target, job, who, reason)
 
-    async def preflight(self, runtime: str) -> list[preflight.Finding]:
-        """What keeps a job on this runtime from running here; writes nothing."""
-        return await preflight.preflight(self._target, runtime)
+    async def preflight(
+        self, runtime: str | None = None, *, role: str | None = None, kueue: bool = False
+    ) -> list[Finding]:
+        """What keeps a job from running here, on this runtime or on any; writes nothing.
+
+        ``role`` is ``worker`` or ``triggerer``, to ask for the permissions of one of them alone.
+        """
+        return await preflight.preflight(self._target, preflight.Asked(runtime, role, kueue))
+
+    async def hardened_runtime(self, name: str) -> dict[str, Any]:
+        """The safe twin of a runtime, to be created by an administrator; raises :class:`InvalidJob`."""
+        return await hardening.hardened_runtime(self._target, name)
 
     async def submit(self, job: TrainingJob, origin: TaskKey, try_number: int) -> submitting.Submitted:
         """What a try of an Airflow task does first (section 13): start, adopt, replace, or take an end as it is."""

@@ -11,9 +11,10 @@ from airflow_dispatch.core.classify import classify, orphans
 from airflow_dispatch.core.errors import NotFound, Refused
 from airflow_dispatch.core.identity import parse_job_id
 from airflow_dispatch.core.observation import Observation
+from airflow_dispatch.kube import observing
 from airflow_dispatch.kube.store import Store
 
-__all__ = ["ceased", "find", "inspect", "observations"]
+__all__ = ["ceased", "find", "find_all", "inspect", "observations"]
 
 _OWN_PARTS = 2
 
@@ -25,11 +26,13 @@ async def find(target: Target, job_id: str) -> list[Observation]:
 
 
 def observations(store: Store, job_id: str) -> list[Observation]:
-    """What a store holds of a job."""
-    now = datetime.now(UTC)
-    snapshots = [store.snapshot(name) for name in store.names_of_job(job_id)]
-    found = [classify(snapshot, now) for snapshot in snapshots if snapshot is not None]
-    return found + [orphan for orphan in orphans(store.leftovers(), now) if orphan.job_id == job_id]
+    """What a store holds of a job, now."""
+    return observing.observations(store, datetime.now(UTC), job_id)
+
+
+async def find_all(target: Target) -> list[Observation]:
+    """Every object of every job in the namespace."""
+    return observing.observations(await read_namespace(target), datetime.now(UTC))
 
 
 async def inspect(target: Target, ref_or_name: str) -> Observation | None:

@@ -189,8 +189,9 @@ def snapshot_of(target: Target, trainjob: Object, runtime: Object) -> Snapshot:
 def snapshot_named(target: Target, store: Store, name: str) -> Snapshot:
     """All that a read has of a TrainJob that is there; raises :class:`Refused` when it can't be understood."""
     snapshot = store.snapshot(name)
-    if snapshot is None:
-        raise Refused(f"{target.ref(name)}: the TrainJob is not of the shape that Trainer documents")
+    if snapshot is None or snapshot.trainjob.problem:
+        problem = snapshot.trainjob.problem if snapshot is not None else "it has no name"
+        raise Refused(f"{target.ref(name)}: the TrainJob is not of the shape that Trainer documents: {problem}")
     return snapshot
 
 
@@ -202,7 +203,8 @@ def record_of(resource: Resource, raw: dict[str, Any]) -> Object:
 def with_trainjob(snapshot: Snapshot, raw: dict[str, Any]) -> Snapshot:
     """The snapshot with its TrainJob as an update answered it."""
     record = record_of(paths.TRAINJOBS, raw)
-    return msgspec.structs.replace(snapshot, trainjob=record) if isinstance(record, TrainJob) else snapshot
+    readable = isinstance(record, TrainJob) and not record.problem
+    return msgspec.structs.replace(snapshot, trainjob=record) if readable else snapshot
 
 
 async def _named(target: Target, resource: Resource, name: str) -> list[Object]:

@@ -33,7 +33,7 @@ from airflow_dispatch.core.snapshot import Snapshot
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.paths import Resource
 
-__all__ = ["check_identity", "create", "give", "source_runtime", "start", "sweep"]
+__all__ = ["check_identity", "create", "give", "runtime_names", "source_runtime", "start", "sweep"]
 
 
 async def start(
@@ -88,11 +88,16 @@ async def source_runtime(target: Target, name: str) -> dict[str, Any]:
 
 async def _known_runtimes(target: Target) -> str:
     try:
-        cluster = await target.client.list(paths.CLUSTER_RUNTIMES)
-        own = await target.client.list(paths.RUNTIMES, target.namespace, label_selector=f"!{names.LABEL_JOB_ID}")
+        return "there are: " + (", ".join(await runtime_names(target)) or "none")
     except Forbidden as error:
         return f"which there are can't be said: {error}"
-    return "there are: " + (", ".join(sorted({item.metadata.name for item in (*cluster.items, *own.items)})) or "none")
+
+
+async def runtime_names(target: Target) -> list[str]:
+    """The runtimes that a job can name: the cluster's and the namespace's, without the copies of jobs."""
+    cluster = await target.client.list(paths.CLUSTER_RUNTIMES)
+    own = await target.client.list(paths.RUNTIMES, target.namespace, label_selector=f"!{names.LABEL_JOB_ID}")
+    return sorted({item.metadata.name for item in (*cluster.items, *own.items)})
 
 
 async def create(

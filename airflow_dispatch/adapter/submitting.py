@@ -63,6 +63,8 @@ async def _submit(target: Target, job: TrainingJob, origin: TaskKey, try_number:
     )
     for each in decision.remove:
         await remove(target, job.job_id, each)
+    copies = [copy for copy in leftovers.runtimes if copy.metadata.label(names.LABEL_JOB_ID) == job.job_id]
+    await sweep(target, copies, decision.submission)
     name = names.object_name(job.job_id, decision.submission)
     if decision.action in (Action.START, Action.REPLACE):
         marks = {names.ANNOTATION_SPEC_DIGEST: digest, names.ANNOTATION_ORIGIN: task.format_origin(origin)}
@@ -73,8 +75,6 @@ async def _submit(target: Target, job: TrainingJob, origin: TaskKey, try_number:
         if decision.action is Action.ADOPT:
             check_identity(target, snapshot.trainjob.metadata, Submission(job.job_id, decision.submission))
             await give(target, snapshot.trainjob, snapshot.runtime)
-    copies = [copy for copy in leftovers.runtimes if copy.metadata.label(names.LABEL_JOB_ID) == job.job_id]
-    await sweep(target, copies, decision.submission)
     return Submitted(_WORDS[decision.action], classify(snapshot, datetime.now(UTC)))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["Exit", "Failure"]
+from airflow_dispatch.core.errors import DispatchError, InvalidFile, InvalidJob, NotFound, PodsRemain, Refused
+
+__all__ = ["Exit", "Failure", "exit_of"]
 
 
 class Exit(enum.IntEnum):
@@ -25,3 +27,18 @@ class Failure(Exception):
     def __init__(self, message: str, code: Exit) -> None:
         super().__init__(message)
         self.code = code
+
+
+def exit_of(error: DispatchError) -> Exit:
+    """The code of an error of the adapter's tree; what may pass by itself, or be known later, is UNREACHABLE."""
+    match error:
+        case InvalidFile() | InvalidJob():
+            return Exit.USAGE
+        case PodsRemain():
+            return Exit.PODS_REMAIN
+        case NotFound():
+            return Exit.NO
+        case Refused():
+            return Exit.REFUSED
+        case _:
+            return Exit.UNREACHABLE

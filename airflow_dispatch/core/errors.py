@@ -13,7 +13,8 @@
     │   └── Forbidden            RBAC says no; names verb, resource, namespace, and what to bind
     ├── OutcomeUnknown           a write whose answer was lost: read what became of it, do not repeat blindly
     ├── ConfigurationError       no cluster could be reached since its address or credentials could not be read
-    └── InvalidJob               what the user asked for is wrong; nothing was sent
+    ├── InvalidJob               what the user asked for is wrong; nothing was sent
+    └── InvalidFile              a dump or a recording that can't be read; names the line or the item
 """
 
 from __future__ import annotations
@@ -93,3 +94,7 @@ class ConfigurationError(DispatchError):
 
 class InvalidJob(DispatchError, ValueError):
     """A job specification that can't be run; the message names the field, the value and what is allowed."""
+
+
+class InvalidFile(DispatchError, ValueError):
+    """A dump or a recording that is not what it should be; the message names the line or the item."""

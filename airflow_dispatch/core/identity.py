@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from datetime import datetime
@@ -60,8 +61,12 @@ def parse_job_id(text: str) -> str:
         raise InvalidJob(f"job_id {text!r} is not a ULID (26 characters of Crockford's base 32)") from error
 
 
+@functools.lru_cache(maxsize=4096)
 def parse_decimal(text: str | None) -> int | None:
-    """A decimal without sign or leading zero, else None; so ``"01"``, ``"+1"`` and ``"1.0"`` are not counters."""
+    """A decimal without sign or leading zero, else None; so ``"01"``, ``"+1"`` and ``"1.0"`` are not counters.
+
+    The answers are kept: the counters and completion indexes of all pods are a few small numbers.
+    """
     return int(text) if text is not None and len(text) <= _MAX_DIGITS and _DECIMAL.fullmatch(text) else None
 
 

@@ -57,9 +57,14 @@ class Condition(Record):
 
 
 class Object(Record):
-    """What every object has."""
+    """What every object has.
+
+    ``problem`` says which part of it was left out, since it is not of the shape that Kubernetes documents; no object
+    has it on the wire.
+    """
 
     metadata: Metadata
+    problem: str = msgspec.field(default="", name="dispatch.phpboyscout.uk/problem")
 
 
 # ---------------------------------------------------------------- TrainJob

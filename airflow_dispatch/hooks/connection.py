@@ -24,7 +24,6 @@ kubeconfig (``KUBECONFIG``, else ``~/.kube/config``). ``dispatch_deployment`` (s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,14 +32,13 @@ from typing import Any, Final
 import yaml
 
 from airflow_dispatch.core.errors import ConfigurationError
-from airflow_dispatch.kube.config import ClusterConfig
+from airflow_dispatch.kube.config import ClusterConfig, runs_in_pod
 
 __all__ = ["Connection", "read_connection"]
 
 DEFAULT_NAMESPACE: Final = "default"
 _OLD_PREFIX: Final = "extra__kubernetes__"
 _WAYS: Final = ("in_cluster", "kube_config_path", "kube_config")
-_SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _UNSAFE_RUNTIME: Final = ("refuse", "harden", "allow")
 
 
@@ -70,7 +68,7 @@ def read_connection(conn_id: str, extra: Mapping[str, Any], *, in_pod: bool | No
     if len(chosen) > 1:
         raise ConfigurationError(f"connection {conn_id!r} names the cluster in {len(chosen)} ways: {', '.join(chosen)}")
     in_cluster = reader.boolean("in_cluster")
-    if not chosen and in_cluster is None and (_runs_in_pod() if in_pod is None else in_pod):
+    if not chosen and in_cluster is None and (runs_in_pod() if in_pod is None else in_pod):
         in_cluster = True
     namespace = reader.text("namespace")
     unsafe_runtime = reader.text("dispatch_unsafe_runtime")
@@ -94,10 +92,6 @@ def read_connection(conn_id: str, extra: Mapping[str, Any], *, in_pod: bool | No
         disruption_taints=reader.names("dispatch_disruption_taints"),
         unsafe_runtime=unsafe_runtime,
     )
-
-
-def _runs_in_pod() -> bool:
-    return "KUBERNETES_SERVICE_HOST" in os.environ and (_SERVICE_ACCOUNT / "token").is_file()
 
 
 class _Reader:

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_dispatch.adapter import Adapter, Settings
 from airflow_dispatch.core.errors import ConfigurationError
 from airflow_dispatch.core.snapshot import Site
 from airflow_dispatch.hooks.connection import Connection, read_connection
+from airflow_dispatch.hooks.deployment import configured_deployment
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.hub import Hub, shared_hub
 
@@ -66,18 +66,14 @@ class DispatchHook(BaseHook):
         Raises :class:`ConfigurationError` when nothing names it: two deployments that share a namespace would adopt
         each other's jobs.
         """
-        name = (
-            self.connection.deployment
-            or conf.get("dispatch", "deployment", fallback=None)
-            or conf.get("api", "base_url", fallback=None)
-        )
+        name = self.connection.deployment or configured_deployment()
         if not name:
             raise ConfigurationError(
                 "this Airflow deployment has no name, so its jobs could be taken for another deployment's: set "
                 f"[dispatch] deployment, or dispatch_deployment in the extra of connection "
                 f"{self.kubernetes_conn_id!r}, or [api] base_url"
             )
-        return str(name)
+        return name
 
     @property
     def settings(self) -> Settings:

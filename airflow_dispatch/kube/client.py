@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -22,7 +23,10 @@ from airflow_dispatch.kube.paths import PODS, Resource
 from airflow_dispatch.kube.session import CONNECT_SECONDS, REQUEST_SECONDS, Session
 from airflow_dispatch.kube.streams import lines_of
 
-__all__ = ["KubeClient", "Listing", "WatchEvent"]
+__all__ = ["Decoder", "Document", "KubeClient", "Listing", "WatchEvent"]
+
+Decoder = Callable[[Resource, bytes | msgspec.Raw], Object]
+"""From one object's bytes to its record."""
 
 _Read = TypeVar("_Read")
 
@@ -51,6 +55,13 @@ class WatchEvent(NamedTuple):
     type: str
     object: Object
     resource_version: str
+
+
+class Document(NamedTuple):
+    """What a server says about itself, and its clock when it said so, to the second."""
+
+    body: dict[str, Any]
+    date: datetime | None
 
 
 class _PageMetadata(msgspec.Struct):
@@ -82,14 +93,19 @@ class KubeClient:
     repeated here; reads are not repeated either, but for one new token after a 401, which no server has acted upon.
     """
 
-    def __init__(self, config: ClusterConfig, session: Session) -> None:
+    def __init__(self, config: ClusterConfig, session: Session, *, decode: Decoder = decode_record) -> None:
         self._config = config
         self._session = session
+        self._decode = decode
 
     @classmethod
-    async def connect(cls, config: ClusterConfig) -> Self:
-        """Loads the configuration; raises :class:`ConfigurationError`. Sends nothing to the cluster."""
-        return cls(config, await Session.open(config))
+    async def connect(cls, config: ClusterConfig, *, decode: Decoder = decode_record) -> Self:
+        """Loads the configuration; raises :class:`ConfigurationError`. Sends nothing to the cluster.
+
+        All that is read, listed and watched comes through ``decode``: whoever wants more than the slim records of
+        an object sees its bytes there.
+        """
+        return cls(config, await Session.open(config), decode=decode)
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,7 +140,7 @@ class KubeClient:
 
     async def read(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """The object's slim record."""
-        return await self._read(resource, "get", namespace, name, decode=partial(decode_record, resource))
+        return await self._read(resource, "get", namespace, name, decode=partial(self._decode, resource))
 
     async def list(
         self,
@@ -152,7 +168,7 @@ class KubeClient:
         found: dict[str, Any] | None = None
         query = {"limit": str(PAGE_SIZE), **selectors}
         while True:
-            decode = partial(_decode_page, resource, whole=whole)
+            decode = partial(self._decode_page, resource, whole=whole)
             page = await self._read(resource, "list", namespace, query=query, decode=decode)
             items += page.items
             found = page.whole or found
@@ -198,8 +214,14 @@ class KubeClient:
                 event = msgspec.json.decode(line, type=_Line)
                 if event.type == "ERROR":
                     raise error_of_event(bytes(event.object), what=what)
-                record = decode_record(resource, event.object)
+                record = self._decode(resource, event.object)
                 yield WatchEvent(event.type, record, record.metadata.resource_version)
+
+    async def document(self, path: str) -> Document:
+        """A document about the server itself, such as ``/version``; raises :class:`NotFound`."""
+        async with self._answer("GET", path, f"get {path}") as response:
+            date = response.headers.get("Date")
+            return Document(_decode_object(await response.read()), parsedate_to_datetime(date) if date else None)
 
     async def log(
         self,
@@ -348,20 +370,21 @@ class KubeClient:
         async with answer as response:
             return _decode_object(await response.read())
 
+    def _decode_page(self, resource: Resource, body: bytes, *, whole: str | None) -> _Page:
+        page = msgspec.json.decode(body, type=_RawPage)
+        raws = page.items or []
+        items = [self._decode(resource, raw) for raw in raws]
+        wanted = next((raw for raw, item in zip(raws, items, strict=True) if item.metadata.name == whole), None)
+        entire = (
+            {"apiVersion": resource.api, "kind": resource.kind, **_decode_object(wanted)}
+            if wanted is not None
+            else None
+        )
+        return _Page(items, page.metadata.resource_version, page.metadata.following, entire)
+
 
 def _decode_object(body: bytes | msgspec.Raw) -> dict[str, Any]:
     return msgspec.json.decode(body, type=dict[str, Any])
-
-
-def _decode_page(resource: Resource, body: bytes, *, whole: str | None) -> _Page:
-    page = msgspec.json.decode(body, type=_RawPage)
-    raws = page.items or []
-    items = [decode_record(resource, raw) for raw in raws]
-    wanted = next((raw for raw, item in zip(raws, items, strict=True) if item.metadata.name == whole), None)
-    entire = (
-        {"apiVersion": resource.api, "kind": resource.kind, **_decode_object(wanted)} if wanted is not None else None
-    )
-    return _Page(items, page.metadata.resource_version, page.metadata.following, entire)
 
 
 def _query(**parameters: Any) -> dict[str, str]:

@@ -16,16 +16,29 @@ from typing import Any, Final
 import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config
-from kubernetes_asyncio.config.kube_config import load_kube_config, load_kube_config_from_dict
+from kubernetes_asyncio.config.kube_config import (
+    list_kube_config_contexts,
+    load_kube_config,
+    load_kube_config_from_dict,
+)
 
 from airflow_dispatch.core.errors import ConfigurationError
 
-__all__ = ["ClusterConfig", "Credentials", "default_kubeconfig", "load_credentials"]
+__all__ = [
+    "ClusterConfig",
+    "Credentials",
+    "context_namespace",
+    "default_kubeconfig",
+    "load_credentials",
+    "runs_in_pod",
+]
 
 _TOKEN_FILE_PERIOD: Final = timedelta(seconds=60)
 """Tokens in files are renewed there by others (the kubelet renews a pod's own), so they are read again each minute."""
 
 _EXPIRY_SKEW: Final = timedelta(seconds=30)
+
+_SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 LOAD_SECONDS: Final = 60.0
 """What an exec plugin may take; one that waits for somebody to log in would hold up all who share the hub."""
@@ -81,6 +94,26 @@ class Credentials:
 
     def __repr__(self) -> str:
         return f"Credentials({self.server})"
+
+
+def runs_in_pod() -> bool:
+    """This process has a pod's service account."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ and (_SERVICE_ACCOUNT / "token").is_file()
+
+
+def context_namespace(config: ClusterConfig) -> str | None:
+    """The namespace of the kubeconfig's context, or the pod's own; None when it names none.
+
+    Reads files. Raises :class:`ConfigurationError`.
+    """
+    try:
+        if config.in_cluster:
+            return (_SERVICE_ACCOUNT / "namespace").read_text().strip() or None
+        contexts, current = list_kube_config_contexts(_path(config))
+        meant = [each for each in contexts if each["name"] == config.context] if config.context else [current or {}]
+        return next((each.get("context", {}).get("namespace") for each in meant), None)
+    except (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _unreadable(_describe(config), error) from error
 
 
 def default_kubeconfig() -> str:

@@ -23,7 +23,6 @@ from airflow_dispatch.core.snapshot import Site, Snapshot
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.client import WATCH_SECONDS, KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.decoding import Unreadable
 from airflow_dispatch.kube.ledgers import LedgerWriter
 from airflow_dispatch.kube.paths import Resource
 from airflow_dispatch.kube.store import Store
@@ -238,7 +237,7 @@ class Hub:
         selector = _FIELD_SELECTORS.get(resource.kind, "")
         listing = await self.client.list(resource, namespace, field_selector=selector)
         for item in listing.items:
-            _warn_if_odd(item)
+            _warn_if_odd(resource.kind, item)
         self._wake(self.store.replace_all(resource.kind, listing.items))
         self._listed(resource.kind)
         return listing.resource_version
@@ -255,7 +254,7 @@ class Hub:
         async with contextlib.aclosing(stream) as events:
             async for event in events:
                 if event.type != "BOOKMARK":
-                    _warn_if_odd(event.object)
+                    _warn_if_odd(resource.kind, event.object)
                     self._wake(self.store.apply(event.type, resource.kind, event.object))
                 yield event.resource_version
 
@@ -386,9 +385,9 @@ async def shared_hub(config: ClusterConfig, namespace: str, *, site: Site = Site
             await shared.close()
 
 
-def _warn_if_odd(item: Object) -> None:
-    if isinstance(item, Unreadable):
-        logger.warning("%s %s is left out, it can't be read: %s", item.kind, item.metadata.name, item.problem)
+def _warn_if_odd(kind: str, item: Object) -> None:
+    if item.problem:
+        logger.warning("%s %s can't be read in full: %s", kind, item.metadata.name, item.problem)
 
 
 def _pause(failures: int) -> float:

@@ -185,6 +185,7 @@ class LocalCluster:
                 images=self.images,
             )
         )
+        await self.settle()  # the node controller takes the taint of new Nodes away
         _LOG.info("the local cluster serves %s with %d nodes", self.url, len(self._nodes))
 
     async def stop(self) -> None:

@@ -1,67 +1,58 @@
-"""Every observation that the contract gives for the recordings of the real controllers, replayed through the store."""
+"""Every observation that the contract gives for the recordings of the real controllers, as ``replay`` prints it."""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from airflow_dispatch.core.classify import classify, orphans
-from airflow_dispatch.core.objects import (
-    Event,
-    Job,
-    JobSet,
-    Node,
-    Object,
-    Pod,
-    TrainingRuntime,
-    TrainJob,
-    Workload,
-)
-from airflow_dispatch.core.observation import Observation
-from airflow_dispatch.kube.store import Store
-from tests.support.recordings import Expectation, Recording, expectations, recording
+from airflow_dispatch.cli import main
+from airflow_dispatch.cli.exits import Exit
+from tests.support.recordings import Expectation, expectations, path_of, recording
 
-KINDS: dict[str, type[Object]] = {
-    kind.__name__: kind for kind in (TrainJob, TrainingRuntime, JobSet, Job, Pod, Node, Event, Workload)
-}
+EXPECTED = [*expectations("plain"), *expectations("kueue")]
+THROUGH_THE_EXECUTABLE = [next(each for each in EXPECTED if each.mode == mode) for mode in ("plain", "kueue")]
+EXECUTABLE = Path(sys.executable).parent / "airflow-dispatch"
 
 
-@pytest.mark.parametrize("expected", [*expectations("plain"), *expectations("kueue")], ids=str)
-def test_recorded_moment_is_classified_as_the_contract_says(expected: Expectation) -> None:
-    played = recording(expected.mode, expected.scenario)
-    until = played.time_of(expected.mark)
-    now = played.clock(until)
+@pytest.mark.parametrize("expected", EXPECTED, ids=str)
+def test_recorded_moment_is_classified_as_the_contract_says(
+    expected: Expectation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(expected)) == Exit.DONE
+    printed, complaints = capsys.readouterr()
 
-    observation = _observe(_replay(played, until), played.name, expected.ref, now)
-
-    assert observation is not None
-    assert _only(expected.observation, json.loads(observation.to_json())) == expected.observation
-
-
-def _replay(played: Recording, until: float) -> Store:
-    """A store that has watched from the beginning."""
-    store = Store(played.head["namespace"])
-    for event, raw in played.events(until):
-        if raw["kind"] not in KINDS:
-            continue
-        store.apply(event, raw["kind"], msgspec.convert(raw, KINDS[raw["kind"]]))
-    return store
+    assert only(expected.observation, observed(expected, printed)) == expected.observation
+    assert complaints == ""
 
 
-def _observe(store: Store, name: str, ref: str | None, now: datetime) -> Observation | None:
-    if ref is not None:
-        return next((each for each in orphans(store.leftovers(), now) if each.ref == ref), None)
-    snapshot = store.snapshot(name)
-    return classify(snapshot, now) if snapshot is not None else None
+@pytest.mark.parametrize("expected", THROUGH_THE_EXECUTABLE, ids=str)
+def test_the_executable_says_the_same(expected: Expectation, capsys: pytest.CaptureFixture[str]) -> None:
+    done = subprocess.run([EXECUTABLE, *arguments(expected)], capture_output=True, text=True, check=True)
+    main(arguments(expected))
+    assert done.stdout == capsys.readouterr().out
 
 
-def _only(wanted: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+def arguments(expected: Expectation) -> list[str]:
+    file = str(path_of(expected.mode, expected.scenario))
+    return ["replay", file, "--until", expected.mark, "--output", "json"]
+
+
+def observed(expected: Expectation, printed: str) -> dict[str, Any]:
+    """The object that is meant, among those that were printed."""
+    head = recording(expected.mode, expected.scenario)
+    ref = expected.ref or f"{head.head['namespace']}/{head.name}"
+    (found,) = (each for each in map(json.loads, printed.splitlines()) if each["ref"] == ref)
+    return dict(found)
+
+
+def only(wanted: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     """The fields of ``found`` that ``wanted`` has: fields that an expectation leaves out are not checked."""
     return {
-        key: _only(value, found[key]) if isinstance(value, dict) and isinstance(found[key], dict) else found[key]
+        key: only(value, found[key]) if isinstance(value, dict) and isinstance(found[key], dict) else found[key]
         for key, value in wanted.items()
     }

@@ -186,7 +186,8 @@ def test_an_odd_object_does_not_spoil_a_list(tmp_path: Path) -> None:
         async with client_of(listing, tmp_path) as client:
             found = await client.list(paths.JOBSETS, "ml")
             assert [item.metadata.name for item in found.items] == ["odd", "", "p"]
-            assert [isinstance(item, Unreadable) for item in found.items] == [True, True, False]
+            assert [isinstance(item, Unreadable) for item in found.items] == [False, True, False]
+            assert [bool(item.problem) for item in found.items] == [True, True, False]
             assert found.resource_version == "9"
 
     asyncio.run(main())

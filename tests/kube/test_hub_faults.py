@@ -107,7 +107,7 @@ def test_a_bookmark_moves_the_place_to_go_on_from_and_an_odd_event_does_not_lose
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    assert "JobSet odd is left out" in caplog.text
+    assert "JobSet odd can't be read in full" in caplog.text
 
 
 @pytest.mark.parametrize("line", [b"not JSON\n", b'{"type": "ADDED"}\n', b"[]\n"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +12,10 @@ import pytest
 from airflow_dispatch.kube.config import ClusterConfig
 from airflow_dispatch.localcluster import LocalCluster
 from airflow_dispatch.localcluster.client import HttpApi
-from airflow_dispatch.localcluster.resources import NAMESPACES, SERVICE_ACCOUNTS
 from airflow_dispatch.localcluster.thread import ClusterThread
-from tests.suite.workspace import WAIT_SECONDS, Workspace
+from tests.suite.workspace import Workspace
 from tests.support.accounts import Accounts, Authority, EmbeddedAuthority, RbacAuthority
+from tests.support.namespaces import create_namespace
 
 _numbers = itertools.count(1)
 
@@ -62,19 +61,5 @@ def new_workspace(cluster: ClusterThread, authority: Authority, name: str, folde
 
 
 async def _create_namespace(config: ClusterConfig, name: str) -> None:
-    """Creates a namespace, and waits for its service account, without which no pod can be made there."""
     async with await HttpApi.connect(str(config.kubeconfig)) as api:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        await api.create(NAMESPACES, None, body)
-        listed = await api.list(SERVICE_ACCOUNTS, name)
-        if any(item["metadata"]["name"] == "default" for item in listed.items):
-            return
-        async with (
-            asyncio.timeout(WAIT_SECONDS),
-            contextlib.aclosing(
-                api.watch(SERVICE_ACCOUNTS, listed.resource_version, name),
-            ) as events,
-        ):
-            async for event in events:
-                if event.object["metadata"]["name"] == "default":
-                    return
+        await create_namespace(api, name)

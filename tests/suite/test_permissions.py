@@ -36,8 +36,11 @@ LEFT_OUT = {
 }
 """What the guide says may be left out: it is missed, but ends nothing."""
 
-WRITES_LATER = ("update trainjobs", "delete trainjobs")
-"""What a worker does with a submission that is complete by then, and stays gated for the next try."""
+ONLY_OF_A_LOST_JOB = "get trainjobs"
+"""What a triggerer asks for when a job is in no list any more."""
+
+NEEDED_LATER = ("list jobs", "update trainjobs", "delete trainjobs", "get configmaps")
+"""What a worker does with a submission that is complete by then, and stays as it is for the next try."""
 
 ORIGIN = TaskKey("tests", "dag", "run", "task", -1)
 
@@ -112,7 +115,7 @@ def test_a_verb_that_a_worker_lacks_is_named_and_leaves_nothing_half(missing: Ve
         if str(missing) not in ("list events", "get nodes"):
             assert refusal(workspace, WORKER, missing) in said
         async with workspace.administrator() as administrator:
-            if str(missing) in WRITES_LATER:
+            if str(missing) in NEEDED_LATER:
                 whole = await administrator.inspect(names.object_name(job.job_id, 2))
                 assert whole is not None
                 assert not whole.foreign
@@ -179,7 +182,7 @@ def test_the_documented_permissions_are_enough_for_a_triggerer(
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("missing", verbs_of(TRIGGERER), ids=str)
+@pytest.mark.parametrize("missing", [each for each in verbs_of(TRIGGERER) if str(each) != ONLY_OF_A_LOST_JOB], ids=str)
 def test_a_verb_that_a_triggerer_lacks_is_named_and_the_job_goes_on(
     missing: Verb, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,5 +207,21 @@ def test_a_verb_that_a_triggerer_lacks_is_named_and_the_job_goes_on(
             (left,) = await administrator.find(observation.job_id)
             assert (left.uid, left.foreign) == (observation.uid, False)
             await administrator.cancel(name_of(left))
+
+    asyncio.run(main())
+
+
+def test_a_triggerer_that_may_not_ask_for_a_job_that_is_gone_says_so(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        observation = await submitted(workspace, "sleep", "60")
+        async with workspace.administrator() as administrator:
+            await administrator.cancel(name_of(observation))
+        (missing,) = [each for each in verbs_of(TRIGGERER) if str(each) == ONLY_OF_A_LOST_JOB]
+        said = refusal(workspace, TRIGGERER, missing)
+        async with workspace.accounts.without(TRIGGERER, missing):
+            ended, lines = await wait(workspace, monkeypatch, observation, until=said)
+        assert lines.has(said) or (ended is not None and said in ended["line"]), (ended, lines.texts)
 
     asyncio.run(main())

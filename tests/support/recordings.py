@@ -1,4 +1,4 @@
-"""Replays the recordings of ``tests/golden``: what real controllers wrote, folded up to a mark."""
+"""The recordings of ``tests/golden``: what real controllers wrote, what was done to them, and what is expected."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import functools
 import gzip
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from airflow_dispatch.kube.store import Store
+from airflow_dispatch.recording import format as recording_format
+from airflow_dispatch.recording import replaying
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+MODES: Final = ("plain", "kueue")
 
 
 class Expectation(NamedTuple):
@@ -44,12 +49,7 @@ class Recording(NamedTuple):
 
     def clock(self, seconds: float) -> datetime:
         """The cluster's clock; known to a second, from what was created while the recording ran."""
-        starts = (
-            datetime.fromisoformat(line["object"]["metadata"]["creationTimestamp"]) - timedelta(seconds=line["t"])
-            for line in self.lines
-            if line.get("event") == "ADDED" and line["object"]["kind"] == "TrainJob"
-        )
-        return max(starts) + timedelta(seconds=seconds)
+        return parsed(self.head["mode"], self.head["scenario"]).clock(seconds)
 
     def events(self, until: float) -> Iterator[tuple[str, dict[str, Any]]]:
         """The watch events up to a time: type and object."""
@@ -66,9 +66,30 @@ def expectations(mode: str) -> list[Expectation]:
     ]
 
 
+def path_of(mode: str, scenario: str) -> Path:
+    """Where a recording lies."""
+    return GOLDEN / mode / f"{scenario}.jsonl.gz"
+
+
 @functools.cache
 def recording(mode: str, scenario: str) -> Recording:
     """One recording; it is kept, since several marks read it."""
-    with gzip.open(GOLDEN / mode / f"{scenario}.jsonl.gz", "rt") as file:
+    with gzip.open(path_of(mode, scenario), "rt") as file:
         head, *lines = (json.loads(line) for line in file)
     return Recording(head, tuple(lines))
+
+
+def scenarios(mode: str) -> list[str]:
+    """The names of a mode's recordings."""
+    return sorted(path.name.removesuffix(".jsonl.gz") for path in (GOLDEN / mode).glob("*.jsonl.gz"))
+
+
+@functools.cache
+def parsed(mode: str, scenario: str) -> recording_format.Recording:
+    """The same recording as the product reads it."""
+    return recording_format.parse(gzip.decompress(path_of(mode, scenario).read_bytes()))
+
+
+def replay(played: Recording, until: float) -> Store:
+    """A store that has watched from the beginning up to a time."""
+    return replaying.replay(parsed(played.head["mode"], played.head["scenario"]), until).store

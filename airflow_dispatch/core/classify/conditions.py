@@ -17,9 +17,11 @@ class HasConditions(Protocol):
 
 def condition(status: HasConditions | None, kind: str) -> Condition | None:
     """The condition of this type, or None."""
-    if status is None:
-        return None
-    return next((each for each in status.conditions or () if each.type == kind), None)
+    if status is not None:
+        for each in status.conditions or ():
+            if each.type == kind:
+                return each
+    return None
 
 
 def true(status: HasConditions | None, kind: str) -> Condition | None:

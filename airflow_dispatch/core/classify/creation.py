@@ -16,6 +16,7 @@ from airflow_dispatch.core.classify.events import (
 from airflow_dispatch.core.classify.facts import Facts
 from airflow_dispatch.core.objects import Event
 from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
+from airflow_dispatch.core.rows import Row, implements
 
 _REFUSALS: Final = ("forbidden", "invalid")
 
@@ -56,6 +57,22 @@ def pod_failure(facts: Facts) -> Event | None:
     )
 
 
+@implements(
+    Row(
+        "6.1",
+        "6-quota",
+        "the Job or its pods can't be created, and the newest Event says `exceeded quota`; the notes say it",
+        (CauseKind.NO_CAPACITY,),
+        Provenance.DERIVED,
+    ),
+    Row(
+        "6.1",
+        "6-refused",
+        "the same, and it says `forbidden` or `invalid`",
+        (CauseKind.REJECTED,),
+        Provenance.DERIVED,
+    ),
+)
 def creation_refused(facts: Facts) -> Cause | None:
     """Section 6.1, row 6: a refusal that waiting alone does not mend; its words stand in the notes of section 8."""
     failures = [

@@ -10,23 +10,86 @@ from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.classify.verdict import Verdict
 from airflow_dispatch.core.objects import Condition
 from airflow_dispatch.core.observation import CauseKind
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import NodeAbsence, Site
 
-PREEMPTING: Final = frozenset({"PreemptionByScheduler", "EvictionByEvictionAPI", "DeletionByDeviceTaintManager"})
-SHUTDOWN_REASONS: Final = frozenset({"Terminated", "NodeShutdown"})
+PREEMPTING: Final = ("PreemptionByScheduler", "EvictionByEvictionAPI", "DeletionByDeviceTaintManager")
+TAINT_MANAGER: Final = "DeletionByTaintManager"
+POD_GC: Final = "DeletionByPodGC"
+KUBELET: Final = "TerminationByKubelet"
+SHUTDOWN_REASONS: Final = ("NodeShutdown", "Terminated")
 MEMORY_PRESSURE: Final = "low on resource: memory"
 
 
+@implements(
+    Row("6.3", "preempting", "{reasons}", (CauseKind.PREEMPTED,), None, ("<words>",), PREEMPTING),
+    Row(
+        "6.3",
+        "taint-node-lost",
+        "{reasons}; the Node is gone, not Ready, has a node-loss taint, or was so until later",
+        (CauseKind.NODE_LOST,),
+        details=(
+            "<words>; node <node> is gone",
+            "<words>; node <node> tainted <key>",
+            "<words>; node <node> Ready=<status>",
+            "<words>; node <node> was lost until <t>",
+        ),
+        reasons=(TAINT_MANAGER,),
+    ),
+    Row(
+        "6.3",
+        "taint-preempted",
+        "{reasons}; the Node can be read, and none of that",
+        (CauseKind.PREEMPTED,),
+        details=("<words>; no node-loss taint on node <node>",),
+        reasons=(TAINT_MANAGER,),
+    ),
+    Row(
+        "6.3",
+        "taint-unknown",
+        "{reasons}; the Node can't be read",
+        (CauseKind.UNKNOWN,),
+        details=("<words>; node <node> is not readable", "<words>"),
+        reasons=(TAINT_MANAGER,),
+    ),
+    Row(
+        "6.3",
+        "gc-node-lost",
+        "{reasons}; the Node is gone or out of service",
+        (CauseKind.NODE_LOST,),
+        details=("<words>; node <node> is gone", "<words>; node <node> is out of service"),
+        reasons=(POD_GC,),
+    ),
+    Row("6.3", "gc-unknown", "{reasons}, otherwise", (CauseKind.UNKNOWN,), None, ("<words>",), (POD_GC,)),
+    Row(
+        "6.3",
+        "kubelet-shutdown",
+        "{reasons}; the Node shuts down",
+        (CauseKind.NODE_LOST,),
+        details=("<words>",),
+        reasons=(KUBELET,),
+    ),
+    Row(
+        "6.3",
+        "kubelet-memory",
+        "{reasons}; the Node is low on memory",
+        (CauseKind.OUT_OF_MEMORY,),
+        details=("<words>",),
+        reasons=(KUBELET,),
+    ),
+    Row("6.3", "kubelet-other", "{reasons}, otherwise", (CauseKind.PREEMPTED,), None, ("<words>",), (KUBELET,)),
+    Row("6.3", "disruption-unknown", "any other reason", (CauseKind.UNKNOWN,), None, ("<words>",)),
+)
 def judge(view: PodView, condition: Condition, site: Site) -> Verdict:
     """What a pod's DisruptionTarget condition says."""
     reason, words = condition.reason or "", words_of(condition)
     if reason in PREEMPTING:
         return Verdict(CauseKind.PREEMPTED, words)
-    if reason == "DeletionByTaintManager":
+    if reason == TAINT_MANAGER:
         return _by_taint_manager(view, condition, words, site)
-    if reason == "DeletionByPodGC":
+    if reason == POD_GC:
         return _by_pod_garbage_collection(view, words)
-    if reason == "TerminationByKubelet":
+    if reason == KUBELET:
         return _by_kubelet(view, condition, words)
     return Verdict(CauseKind.UNKNOWN, words)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
 
 from airflow_dispatch.core import names
 from airflow_dispatch.core.classify.conditions import condition, true
+from airflow_dispatch.core.classify.findings import Finding, findings
 from airflow_dispatch.core.classify.patch import PodPatch, pod_patch
-from airflow_dispatch.core.classify.pods import PodView
+from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
 from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_gates, parse_name
-from airflow_dispatch.core.objects import Condition, Job, Metadata, TrainJob, Workload
+from airflow_dispatch.core.objects import Condition, Job, Metadata, Object, TrainJob, Workload
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import CapturedPod, NodeView, Site, Snapshot
 
 
@@ -139,6 +141,15 @@ class Facts:
         status = self.snapshot.jobset.status if self.snapshot.jobset is not None else None
         return (status.restarts if status is not None else None) or 0
 
+    @cached_property
+    def odd(self) -> list[str]:
+        """Of each object that could be read in part only: ``<kind> <name> can't be read in full: <problem>``."""
+        snapshot = self.snapshot
+        read: list[Object | None] = [self.trainjob, snapshot.jobset, snapshot.runtime, self.workload]
+        read += [*snapshot.jobs, *snapshot.pods, *snapshot.nodes.values()]
+        found = ((type(each).__name__, each.metadata.name, each.problem) for each in read if each and each.problem)
+        return [f"{kind} {name} can't be read in full: {problem}" for kind, name, problem in sorted(found)]
+
     # ------------------------------------------------------------ the Jobs
 
     @cached_property
@@ -203,19 +214,43 @@ class Facts:
         """The pods of the current execution, live or captured (section 6.4)."""
         return current_execution(self.pods)
 
+    @cached_property
+    def bound(self) -> list[PodView]:
+        """The live, unfinished pods of the current execution that are bound to a Node, by index and name."""
+        return [view for view in self.current if view.live and not view.finished and view.node_name]
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What the current execution's pods say of why it broke, the cause first (section 6.3)."""
+        return findings(self.current, self.site)
+
+    @cached_property
+    def _newest(self) -> dict[tuple[str, str], PodView]:
+        return {view.rank: view for view in newest_of_each_rank(self.live)}
+
+    def replaced(self, view: PodView) -> bool:
+        """A newer live pod has taken its rank."""
+        newest = self._newest.get(view.rank)
+        return newest is not None and newest.age > view.age
+
     def node_now(self, view: PodView) -> NodeView | None:
         """The Node that a pod is or was bound to, as it is now."""
         return self.snapshot.node_of(view.pod)
 
 
-def current_execution(pods: Iterable[PodView]) -> list[PodView]:
+@implements(
+    Row(
+        "6.4",
+        "current",
+        "the pods, live or captured, with the highest A + J; on a tie those with the higher A. A is the admission that "
+        "dispatch counts, J JobSet's restarts. A pod without either belongs to none",
+    )
+)
+def current_execution(pods: Sequence[PodView]) -> list[PodView]:
     """The pods with the highest R = A + J, the higher A on a tie; a pod that lacks either counts towards none."""
-    counted = [(view, view.counters) for view in pods]
-    numbers = [(sum(counters), counters[0]) for _, counters in counted if counters is not None]
-    if not numbers:
-        return []
-    highest = max(numbers)
-    return [view for view, counters in counted if counters is not None and (sum(counters), counters[0]) == highest]
+    executions = {view.counters for view in pods if view.counters is not None}
+    highest = max(executions, key=lambda counters: (sum(counters), counters), default=None)
+    return [view for view in pods if highest is not None and view.counters == highest]
 
 
 def _gates(metadata: Metadata) -> list[str]:

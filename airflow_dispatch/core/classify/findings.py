@@ -10,6 +10,7 @@ from typing import Final
 from airflow_dispatch.core.classify import disruption, rejection, termination
 from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
 from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import Site
 
 PRECEDENCE: Final = (CauseKind.NODE_LOST, CauseKind.PREEMPTED, CauseKind.OUT_OF_MEMORY, CauseKind.NON_ZERO_EXIT)
@@ -72,6 +73,15 @@ def findings(execution: Iterable[PodView], site: Site) -> list[Finding]:
     return sorted(found, key=lambda each: each.order)
 
 
+@implements(
+    Row(
+        "6.3",
+        "winner",
+        "the finding that comes first is the cause, all others are told with it",
+        cause="its own, derived; unknown has no provenance",
+        details=("pod <pod>: <detail>", "pod <pod>: <detail>; other ranks: <others>"),
+    )
+)
 def cause(winner: Finding, ranked: Sequence[Finding]) -> Cause:
     """The cause that a finding makes: ``pod <name>: <detail>``, then every other finding under ``other ranks``."""
     detail = f"pod {winner.view.name}: {winner.detail}"

@@ -15,8 +15,11 @@ def ready(node: Node) -> Condition | None:
 
 def taint(node: Node, keys: tuple[str, ...]) -> Taint | None:
     """The first of these taints, in the order of ``keys``, that the Node has."""
-    taints = {each.key: each for each in reversed(node.spec.taints or ())}
-    return next((taints[key] for key in keys if key in taints), None)
+    for key in keys:
+        for each in node.spec.taints or ():
+            if each.key == key:
+                return each
+    return None
 
 
 def out_of_service(node: Node) -> bool:

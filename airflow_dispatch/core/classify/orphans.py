@@ -13,7 +13,8 @@ from airflow_dispatch.core.classify.remaining import may_run
 from airflow_dispatch.core.errors import InvalidJob
 from airflow_dispatch.core.identity import Submission, execution, parse_decimal, parse_job_id, parse_name
 from airflow_dispatch.core.objects import Job, JobSet, Metadata, Object, Pod, TrainingRuntime
-from airflow_dispatch.core.observation import Cause, CauseKind, Execution, Observation, State
+from airflow_dispatch.core.observation import Cause, CauseKind, Execution, Observation, Provenance, State
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import Leftovers
 
 NOTE: Final = "no TrainJob of its UID"
@@ -105,6 +106,17 @@ def _views(leftovers: Leftovers, pods: Iterable[Pod]) -> list[PodView]:
     return [PodView(pod, leftovers.node_of(pod), live=True) for pod in pods]
 
 
+@implements(
+    Row(
+        "7",
+        "orphan",
+        "a JobSet, pod or runtime copy of ours without a live TrainJob of its UID: an observation of its own, "
+        "`running` while pods of it may run, else `ended`; its cause is unknown",
+        (CauseKind.UNKNOWN,),
+        Provenance.NONE,
+        details=(NOTE,),
+    )
+)
 def _observe(
     ref: str, orphan: Object, submission: Submission | None, views: Sequence[PodView], now: datetime
 ) -> Observation:
@@ -122,7 +134,7 @@ def _observe(
     )
 
 
-def _execution(submission: Submission | None, views: Iterable[PodView]) -> Execution | None:
+def _execution(submission: Submission | None, views: Sequence[PodView]) -> Execution | None:
     """The execution of section 6.4; the attempt went with the TrainJob, so the token says 0."""
     for view in current_execution(views):
         if submission is not None and view.counters is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from airflow_dispatch.core.identity import parse_decimal
@@ -23,19 +24,17 @@ def completed(text: str) -> list[Interval]:
 
 def without(intervals: Iterable[Interval], indexes: Iterable[int]) -> list[Interval]:
     """The intervals with these indexes taken out."""
-    left = list(intervals)
-    for index in indexes:
-        left = [piece for interval in left for piece in _split(interval, index)]
-    return left
+    taken = sorted(indexes)
+    left = []
+    for first, last in intervals:
+        start = first
+        for index in taken[bisect_left(taken, first) : bisect_right(taken, last)]:
+            left.append((start, index - 1))
+            start = index + 1
+        left.append((start, last))
+    return [(start, end) for start, end in left if start <= end]
 
 
 def count(intervals: Iterable[Interval]) -> int:
     """How many indexes they hold."""
     return sum(end - start + 1 for start, end in intervals)
-
-
-def _split(interval: Interval, index: int) -> list[Interval]:
-    start, end = interval
-    if not start <= index <= end:
-        return [interval]
-    return [piece for piece in ((start, index - 1), (index + 1, end)) if piece[0] <= piece[1]]

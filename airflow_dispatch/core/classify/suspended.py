@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from airflow_dispatch.core.classify.conditions import words_of
 from airflow_dispatch.core.classify.facts import Facts
 from airflow_dispatch.core.observation import Cause, CauseKind, Provenance
+from airflow_dispatch.core.rows import Row, implements
 
 BY_KUEUE_PREFIX: Final = "DeactivatedDueTo"
 BY_KUEUE: Final = {
@@ -27,6 +28,35 @@ def suspended_by_another(facts: Facts) -> Suspension | None:
     return _deactivated(facts) if facts.kueue else _suspended(facts)
 
 
+@implements(
+    Row(
+        "5",
+        "deactivated",
+        "Kueue mode: a person has made the Workload inactive; `admin_held` is true",
+        (CauseKind.NONE,),
+        details=("Workload is deactivated",),
+    ),
+    *(
+        Row(
+            "5",
+            key,
+            "Kueue mode: inactive, evicted with {reasons}; `admin_held` is false",
+            (BY_KUEUE[reason],),
+            Provenance.REPORTED,
+            ("Workload Evicted: <words>",),
+            (reason,),
+        )
+        for key, reason in zip(("execution-time", "requeuing"), BY_KUEUE, strict=True)
+    ),
+    Row(
+        "5",
+        "other-deactivation",
+        "Kueue mode: inactive, evicted with any other `DeactivatedDueTo…`; `admin_held` is false",
+        (CauseKind.UNKNOWN,),
+        Provenance.NONE,
+        ("Workload Evicted: <words>",),
+    ),
+)
 def _deactivated(facts: Facts) -> Suspension | None:
     if facts.workload is None or facts.workload.spec.active is not False:
         return None
@@ -42,6 +72,15 @@ def _deactivated(facts: Facts) -> Suspension | None:
     )
 
 
+@implements(
+    Row(
+        "5",
+        "suspended",
+        "plain mode: opened, `spec.suspend` is true, and no hold of ours; `admin_held` is true",
+        (CauseKind.NONE,),
+        details=("TrainJob is suspended",),
+    )
+)
 def _suspended(facts: Facts) -> Suspension | None:
     if facts.opened and facts.suspend_asked:
         return Suspension(Cause(detail="TrainJob is suspended"), admin_held=True)

@@ -7,15 +7,16 @@ from typing import Final, NamedTuple
 
 from airflow_dispatch.core.classify.conditions import words
 from airflow_dispatch.core.classify.nodes import taint
-from airflow_dispatch.core.classify.pods import PodView, running
+from airflow_dispatch.core.classify.pods import PodView, running, termination_of
 from airflow_dispatch.core.classify.verdict import Verdict
 from airflow_dispatch.core.objects import ContainerStatus, Node, Terminated
 from airflow_dispatch.core.observation import CauseKind
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import Site
 
 SIGTERM_EXIT: Final = 143
 SIGKILL_EXIT: Final = 137
-_NEVER_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
+_NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
 
 
 class Ended(NamedTuple):
@@ -30,7 +31,7 @@ class Ended(NamedTuple):
 
 def judge(view: PodView, site: Site) -> Ended | None:
     """What ``node`` says, else the first init container that failed; None when nothing ended badly."""
-    if view.trainer is not None and (running(view.trainer) or _terminated(view.trainer) is not None):
+    if view.trainer is not None and view.started:
         return _judge_container(view, view.trainer, site)
     if view.phase == "Succeeded":
         return None
@@ -39,31 +40,60 @@ def judge(view: PodView, site: Site) -> Ended | None:
 
 
 def _judge_container(view: PodView, status: ContainerStatus, site: Site) -> Ended | None:
-    terminated = _terminated(status)
+    terminated = termination_of(status)
     verdict = _exit(terminated) if terminated is not None else None
     if terminated is None or verdict is None:
         return None
-    verdict, consequence = _when_deleted(view, terminated, verdict, site)
-    return Ended(verdict.kind, verdict.detail, terminated.finished_at, consequence, running(status))
+    ended = Ended(verdict.kind, verdict.detail, terminated.finished_at, consequence=False, restarted=running(status))
+    return _stopped(view, ended, site) if _was_stopped(view, terminated) else ended
 
 
+@implements(
+    Row(
+        "6.3",
+        "init",
+        "an init container, by the same rows",
+        cause="the same",
+        details=("init container <name>: <detail>", "init container <name>: <detail>: <message>"),
+    )
+)
 def _judge_init_container(view: PodView, status: ContainerStatus, site: Site) -> Ended | None:
     ended = _judge_container(view, status, site)
-    terminated = _terminated(status)
+    terminated = termination_of(status)
     if ended is None or terminated is None:
         return None
     said = terminated.message if terminated.reason not in _NEVER_STARTED else None
     return ended._replace(detail=words(f"init container {status.name}: {ended.detail}", said))
 
 
-def _terminated(status: ContainerStatus) -> Terminated | None:
-    """``state``, else ``lastState``."""
-    for state in (status.state, status.last_state):
-        if state is not None and state.terminated is not None:
-            return state.terminated
-    return None
-
-
+@implements(
+    Row("6.3", "exit-0", "exit code 0: no finding, whatever the reason says", (CauseKind.NONE,)),
+    Row("6.3", "oom", "{reasons}", (CauseKind.OUT_OF_MEMORY,), None, ("OOMKilled, exit code <n>",), ("OOMKilled",)),
+    Row(
+        "6.3",
+        "status-unknown",
+        "{reasons}",
+        (CauseKind.UNKNOWN,),
+        details=("ContainerStatusUnknown, exit code <n>",),
+        reasons=("ContainerStatusUnknown",),
+    ),
+    Row(
+        "6.3",
+        "never-started",
+        "{reasons}",
+        (CauseKind.NON_ZERO_EXIT,),
+        details=("<reason>, exit code <n>: <message>", "<reason>, exit code <n>"),
+        reasons=_NEVER_STARTED,
+    ),
+    Row(
+        "6.3",
+        "signal",
+        "exit code above 128",
+        (CauseKind.NON_ZERO_EXIT,),
+        details=("exit code <n> (signal <n-128>)",),
+    ),
+    Row("6.3", "exit", "any other exit code", (CauseKind.NON_ZERO_EXIT,), details=("exit code <n>",)),
+)
 def _exit(terminated: Terminated) -> Verdict | None:
     """The first test that matches; None for exit code 0, whatever the reason says."""
     code, reason = terminated.exit_code, terminated.reason or ""
@@ -80,29 +110,48 @@ def _exit(terminated: Terminated) -> Verdict | None:
     return Verdict(CauseKind.NON_ZERO_EXIT, f"exit code {code}")
 
 
-def _when_deleted(view: PodView, terminated: Terminated, verdict: Verdict, site: Site) -> tuple[Verdict, bool]:
-    """The verdict, and whether it is a consequence: it was stopped because its pod was being deleted.
+def _was_stopped(view: PodView, terminated: Terminated) -> bool:
+    """It ended because its pod was being deleted, and nothing says why that was.
 
-    Not so when its Node is being taken away: then that is what happened to it. A pod that ended by itself and was
-    deleted later is no consequence. ``OOMKilled`` with 143 is a stale reason on a container that SIGTERM ended
-    (kubernetes#140716).
+    A pod that ended by itself and was deleted later was not stopped. ``OOMKilled`` with 143 is a stale reason on a
+    container that SIGTERM ended (kubernetes#140716).
     """
-    stopped = terminated.exit_code == SIGTERM_EXIT or (
+    by_signal = terminated.exit_code == SIGTERM_EXIT or (
         terminated.exit_code == SIGKILL_EXIT and terminated.reason != "OOMKilled"
     )
     requested = view.deletion_requested
-    if not stopped or requested is None or view.disruption is not None:
-        return verdict, False
-    if terminated.finished_at is not None and terminated.finished_at < requested:
-        return verdict, False
+    if not by_signal or requested is None or view.disruption is not None:
+        return False
+    return terminated.finished_at is None or terminated.finished_at >= requested
+
+
+@implements(
+    Row(
+        "6.3",
+        "node-going",
+        "143, or 137 without `OOMKilled`, of a pod that was being deleted without DisruptionTarget, and its Node is "
+        "being deleted or has a disruption taint",
+        (CauseKind.PREEMPTED,),
+        details=("<detail>; node <node> tainted <key>", "<detail>; node <node> is being deleted"),
+    ),
+    Row(
+        "6.3",
+        "consequence",
+        "the same, otherwise: a *consequence*, which sorts last whatever its time",
+        cause="the same",
+        details=("<detail>",),
+    ),
+)
+def _stopped(view: PodView, ended: Ended, site: Site) -> Ended:
+    """A consequence of what went wrong first; not so when its Node is being taken away: that is what happened to it."""
     if isinstance(view.node, Node):
         disrupted = taint(view.node, site.all_disruption_taints)
         if disrupted is not None:
-            return _preempted(verdict, f"node {view.node_name} tainted {disrupted.key}"), False
+            return _preempted(ended, f"node {view.node_name} tainted {disrupted.key}")
         if view.node.metadata.deletion_timestamp is not None:
-            return _preempted(verdict, f"node {view.node_name} is being deleted"), False
-    return verdict, True
+            return _preempted(ended, f"node {view.node_name} is being deleted")
+    return ended._replace(consequence=True)
 
 
-def _preempted(verdict: Verdict, why: str) -> Verdict:
-    return Verdict(CauseKind.PREEMPTED, f"{verdict.detail}; {why}")
+def _preempted(ended: Ended, why: str) -> Ended:
+    return ended._replace(kind=CauseKind.PREEMPTED, detail=f"{ended.detail}; {why}")

@@ -7,20 +7,38 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from airflow_dispatch.localcluster.apiserver.objects import Object
-from airflow_dispatch.localcluster.resources import NAMESPACES, PODS, PRIORITY_CLASSES, SECRETS, SERVICES, Resource
+from airflow_dispatch.localcluster.resources import (
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
 
 __all__ = ["DEFAULT_TOLERATION_SECONDS", "apply_defaults", "quality_of_service"]
 
 DEFAULT_TOLERATION_SECONDS: Final = 300
 """How long a pod tolerates a Node that is not ready or unreachable, when it says nothing itself."""
 
-_TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_TOLERATED: Final = (_NOT_READY, "node.kubernetes.io/unreachable")
 
 
 def apply_defaults(resource: Resource, obj: Object, *, toleration_seconds: int) -> None:
     """Fills in a new object, in place. Values that the object carries win."""
     if resource == PODS:
         _default_pod(obj, toleration_seconds)
+    elif resource == JOBS:
+        _default_pod_spec(obj.setdefault("spec", {}).setdefault("template", {}).setdefault("spec", {}))
+        obj["status"] = {}
+    elif resource == NODES:
+        # Nothing is placed on a new Node until the node controller has seen that it is ready.
+        taints = obj.setdefault("spec", {}).setdefault("taints", [])
+        if not any((taint["key"], taint["effect"]) == (_NOT_READY, "NoSchedule") for taint in taints):
+            taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
     elif resource == NAMESPACES:
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
         obj["spec"] = {"finalizers": ["kubernetes"]}
@@ -37,20 +55,14 @@ def apply_defaults(resource: Resource, obj: Object, *, toleration_seconds: int) 
         obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
-def _default_pod(pod: Object, toleration_seconds: int) -> None:
-    spec = pod.setdefault("spec", {})
-    account = spec.get("serviceAccountName") or "default"
+def _default_pod_spec(spec: Object) -> None:
+    """What pods and the templates of pods get alike."""
     defaults: Object = {
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": 30,
         "dnsPolicy": "ClusterFirst",
-        "serviceAccountName": account,
-        "serviceAccount": account,
         "securityContext": {},
         "schedulerName": "default-scheduler",
-        "enableServiceLinks": True,
-        "priority": 0,
-        "preemptionPolicy": "PreemptLowerPriority",
     }
     for key, value in defaults.items():
         spec.setdefault(key, value)
@@ -58,6 +70,23 @@ def _default_pod(pod: Object, toleration_seconds: int) -> None:
         _default_volume(volume)
     for container in _containers(spec):
         _default_container(container)
+
+
+def _default_pod(pod: Object, toleration_seconds: int) -> None:
+    spec = pod.setdefault("spec", {})
+    _default_pod_spec(spec)
+    account = spec.get("serviceAccountName") or "default"
+    defaults: Object = {
+        "serviceAccountName": account,
+        "serviceAccount": account,
+        "enableServiceLinks": True,
+        "priority": 0,
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+    for key, value in defaults.items():
+        spec.setdefault(key, value)
+    for container in _containers(spec):
+        _default_requests(container)
     tolerations = spec.setdefault("tolerations", [])
     for key in _TOLERATED:
         if not any(_tolerates(toleration, key) for toleration in tolerations):
@@ -90,15 +119,19 @@ def _default_container(container: Object) -> None:
     for part in container["resources"].keys() & {"limits", "requests"}:
         quantities = container["resources"][part]
         container["resources"][part] = {unit: str(quantity) for unit, quantity in quantities.items()}
-    limits = container["resources"].get("limits") or {}
-    if limits:
-        container["resources"]["requests"] = {**limits, **(container["resources"].get("requests") or {})}
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     for variable in container.get("env") or ():
         reference = (variable.get("valueFrom") or {}).get("fieldRef")
         if reference:
             reference.setdefault("apiVersion", "v1")
+
+
+def _default_requests(container: Object) -> None:
+    """A pod's container asks for what it is limited to, unless it says otherwise; a template's does not yet."""
+    limits = container["resources"].get("limits") or {}
+    if limits:
+        container["resources"]["requests"] = {**limits, **(container["resources"].get("requests") or {})}
 
 
 def _pull_policy(image: str) -> str:

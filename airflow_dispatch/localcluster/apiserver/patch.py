@@ -104,7 +104,7 @@ def strategic(target: Object, patch: Object) -> Object:
         if name == "$deleteFromPrimitiveList":
             result[field] = [item for item in result.get(field) or [] if item not in value]
         elif name == "$setElementOrder" and field not in patch and field in result:
-            result[field] = _ordered(result[field], value, MERGE_KEYS.get(field, ()))
+            result[field] = _ordered(result[field], value, MERGE_KEYS.get(field, ()), result[field])
         elif not key.startswith("$"):
             _strategic_field(result, key, value, patch.get(f"$setElementOrder/{key}"))
     return result
@@ -141,7 +141,7 @@ def _strategic_list(field: str, present: list[Any], patch: list[Any], order: lis
             result.append(strategic({}, item))
         else:
             result[index] = strategic(result[index], item)
-    return _ordered(result, order, keys) if order else result
+    return _ordered(result, order or patch, keys, present)
 
 
 def _identity(item: Object, keys: tuple[str, ...]) -> tuple[str, Any] | None:
@@ -149,12 +149,25 @@ def _identity(item: Object, keys: tuple[str, ...]) -> tuple[str, Any] | None:
     return next(((key, item[key]) for key in keys if key in item), None)
 
 
-def _ordered(items: list[Any], order: list[Any], keys: tuple[str, ...]) -> list[Any]:
-    """The elements in the order asked for; what the order does not name stays behind those it does."""
-    wanted = [_identity(entry, keys) if isinstance(entry, dict) else entry for entry in order]
+def _ordered(items: list[Any], order: list[Any], keys: tuple[str, ...], present: list[Any]) -> list[Any]:
+    """The elements in the order asked for, and those that it does not name put between them.
 
-    def rank(item: Any) -> int:
-        identity = _identity(item, keys) if isinstance(item, dict) else item
-        return wanted.index(identity) if identity in wanted else len(wanted)
+    As Kubernetes does it: such an element goes before the first of the others that followed it in ``present``, the
+    list before the patch; so what is new in the patch comes before what the patch does not name.
+    """
 
-    return sorted(items, key=rank)
+    def rank(item: Any, among: list[Any]) -> int:
+        return among.index(item) if item in among else -1
+
+    def identities(entries: list[Any]) -> list[Any]:
+        return [_identity(entry, keys) if isinstance(entry, dict) else entry for entry in entries]
+
+    wanted, before, all_items = identities(order), identities(present), identities(items)
+    by_identity = list(zip(all_items, items, strict=True))
+    named = sorted((pair for pair in by_identity if pair[0] in wanted), key=lambda pair: wanted.index(pair[0]))
+    others = sorted((pair for pair in by_identity if pair[0] not in wanted), key=lambda pair: rank(pair[0], before))
+    result = []
+    while others and named:
+        first = 0 <= rank(others[0][0], before) < rank(named[0][0], before)
+        result.append((others if first else named).pop(0)[1])
+    return [*result, *(item for _, item in (*others, *named))]

@@ -86,8 +86,7 @@ def prepare_update(resource: Resource, old: Object, new: Object, subresource: st
         new["metadata"] = metadata = clone(before)
     elif resource.has_status:
         _take("status", new, old)
-    if resource == NAMESPACES and subresource != "finalize":
-        _take("spec", new, old)
+    _keep_form(resource, old, new, subresource)
     for key in _SERVERS_OWN:
         _take(key, metadata, before)
     for key in _NEVER_KEPT:
@@ -97,6 +96,15 @@ def prepare_update(resource: Resource, old: Object, new: Object, subresource: st
         metadata["namespace"] = namespace
     _tidy(metadata)
     _refuse_new_finalizers(resource, old, new)
+
+
+def _keep_form(resource: Resource, old: Object, new: Object, subresource: str) -> None:
+    """A namespace's spec changes through ``finalize`` alone; a pod's conditions always show ``lastProbeTime``."""
+    if resource == NAMESPACES and subresource != "finalize":
+        _take("spec", new, old)
+    if resource == PODS:
+        for entry in new.get("status", {}).get("conditions") or ():
+            entry.setdefault("lastProbeTime", None)
 
 
 def _replace_all_but(new: Object, old: Object, field: str) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from airflow_dispatch.localcluster.apiserver import deletion, errors, validation
+from airflow_dispatch.localcluster.apiserver.admission import Admission
 from airflow_dispatch.localcluster.apiserver.apply import FieldOwners
 from airflow_dispatch.localcluster.apiserver.defaults import DEFAULT_TOLERATION_SECONDS, apply_defaults
 from airflow_dispatch.localcluster.apiserver.objects import (
@@ -34,32 +35,16 @@ from airflow_dispatch.localcluster.clock import Clock
 from airflow_dispatch.localcluster.resources import (
     ALL,
     NAMESPACES,
+    NODES,
     PODS,
     PRIORITY_CLASSES,
     SERVICE_ACCOUNTS,
     Resource,
 )
 
-__all__ = ["Listing", "MutateHook", "Reference", "Registry", "Subscription", "ValidateHook", "WatchEvent"]
+__all__ = ["Listing", "Reference", "Registry", "Subscription", "WatchEvent"]
 
 _GENERATE_ATTEMPTS = 8
-
-
-class MutateHook(Protocol):
-    """A mutating webhook: changes ``obj`` in place or answers another one. ``operation`` is CREATE or UPDATE."""
-
-    def __call__(self, obj: Object, old: Object | None, operation: str, /) -> Object | None: ...
-
-
-class ValidateHook(Protocol):
-    """A validating webhook: raises :class:`~.errors.ApiError` to refuse. ``operation`` is CREATE or UPDATE."""
-
-    def __call__(self, obj: Object, old: Object | None, operation: str, /) -> None: ...
-
-
-class _Hooks(NamedTuple):
-    mutate: list[MutateHook]
-    validate: list[ValidateHook]
 
 
 class _ApplyOptions(NamedTuple):
@@ -72,6 +57,9 @@ class _ApplyOptions(NamedTuple):
 
 class Registry(Reads):
     """The objects of one cluster.
+
+    ``admission`` takes webhooks and rules of kinds. They see objects themselves, not their status or other
+    subresources.
 
     Args:
         clock: What timestamps are taken from.
@@ -92,21 +80,12 @@ class Registry(Reads):
         self.resources = tuple(resources)
         self.toleration_seconds = toleration_seconds
         super().__init__(Store(history_limit))
-        self._hooks: dict[Resource, _Hooks] = {resource: _Hooks([], []) for resource in self.resources}
+        self.admission = Admission()
         self._owners: dict[str, FieldOwners] = {}
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             self.create(NAMESPACES, None, {"metadata": {"name": name}})
 
     # Writing
-
-    def add_admission(
-        self, resource: Resource, mutate: MutateHook | None = None, validate: ValidateHook | None = None
-    ) -> None:
-        """Registers webhooks of a kind. They see the object itself, not its status or other subresources."""
-        if mutate:
-            self._hooks[resource].mutate.append(mutate)
-        if validate:
-            self._hooks[resource].validate.append(validate)
 
     def create(
         self,
@@ -135,8 +114,9 @@ class Registry(Reads):
         if resource == PODS:
             classes = {entry["metadata"]["name"]: entry for entry in self._store.items(PRIORITY_CLASSES)}
             complete_priority(new, classes)
-        new = self._admit(resource, new, None)
-        validation.check_object(resource, new, None)
+        new = self.admission.mutate(resource, new, None)
+        validation.check_object(resource, new, None, self.admission.causes(resource, new, None))
+        self.admission.validate(resource, new, None)
         if self._find(resource, new["metadata"].get("namespace"), name) is not None:
             raise errors.already_exists(resource, name)
         if dry_run:
@@ -261,7 +241,8 @@ class Registry(Reads):
             raise errors.conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
         if node_name := old["spec"].get("nodeName"):
             raise errors.conflict(PODS, name, f'pod {name} is already assigned to node "{node_name}"')
-        self._write(PODS, old, bound(old, node, self.clock.now()), "kube-scheduler")
+        labels = self._node_labels(node)
+        self._write(PODS, old, bound(old, node, labels, self.clock.now()), "kube-scheduler")
 
     def evict(self, namespace: str, name: str, *, uid: str | None = None, grace_period: int | None = None) -> None:
         """Evicts a pod through ``pods/eviction``: its DisruptionTarget is written, then it is deleted."""
@@ -273,6 +254,10 @@ class Registry(Reads):
         self.delete(PODS, namespace, name, grace_period=grace_period)
 
     # Steps of the above
+
+    def _node_labels(self, name: str) -> dict[str, str]:
+        node = self._find(NODES, None, name)
+        return {} if node is None else dict(node["metadata"].get("labels") or {})
 
     def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         found = self._existing(NAMESPACES, None, namespace)
@@ -293,29 +278,24 @@ class Registry(Reads):
                 return
         raise errors.already_exists(resource, metadata["name"])
 
-    def _admit(self, resource: Resource, new: Object, old: Object | None) -> Object:
-        operation = "CREATE" if old is None else "UPDATE"
-        for mutate in self._hooks[resource].mutate:
-            changed = mutate(new, clone(old), operation)
-            new = new if changed is None else changed
-        for validate in self._hooks[resource].validate:
-            validate(clone(new), clone(old), operation)
-        return new
-
     def _replace(
         self, resource: Resource, old: Object, new: Object, subresource: str, field_manager: str, *, dry_run: bool
     ) -> Object:
         if subresource and subresource not in resource.subresources:
             raise errors.path_not_found()
         prepare_update(resource, old, new, subresource)
-        if not subresource:
-            new = self._admit(resource, new, old)
+        if subresource:
+            validation.check_object(resource, new, old)
+        else:
+            new = self.admission.mutate(resource, new, old)
             stamp_generation(resource, old, new)
-        validation.check_object(resource, new, old)
+            validation.check_object(resource, new, old, self.admission.causes(resource, new, old))
+            self.admission.validate(resource, new, old)
         if dry_run or new == old:
             return clone(new)  # type: ignore[no-any-return]
         if deletion.gone(new):
-            return clone(self._remove(resource, old, new))  # type: ignore[no-any-return]
+            # The last finalizer is never seen to go: what is deleted is the state before.
+            return clone(self._remove(resource, old, old))  # type: ignore[no-any-return]
         return clone(self._write(resource, old, new, field_manager))  # type: ignore[no-any-return]
 
     def _apply(self, resource: Resource, namespace: str | None, name: str, body: Any, options: _ApplyOptions) -> Object:

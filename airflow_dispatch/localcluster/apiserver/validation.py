@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from airflow_dispatch.localcluster.apiserver.errors import Cause, bad_request, invalid
@@ -81,8 +82,8 @@ def needs_version(resource: Resource) -> bool:
     return resource.custom or resource == LEASES
 
 
-def check_object(resource: Resource, obj: Object, old: Object | None) -> None:
-    """The rules of the kind, once all defaults are in place.
+def check_object(resource: Resource, obj: Object, old: Object | None, more: Sequence[Cause] = ()) -> None:
+    """The rules of the kind, once all defaults are in place; ``more`` is what a custom kind's own rules have found.
 
     Raises:
         ApiError: 400 for a value of a wrong type in a core kind, else 422 with every cause.
@@ -108,6 +109,7 @@ def check_object(resource: Resource, obj: Object, old: Object | None) -> None:
         causes += _template_causes(resource, obj)
     if resource == PODS and old is not None:
         causes += _pod_update_causes(obj, old)
+    causes += more
     if causes:
         raise invalid(resource, obj["metadata"].get("name", ""), causes)
 

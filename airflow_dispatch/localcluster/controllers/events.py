@@ -36,7 +36,8 @@ class Recorder:
             "lastTimestamp": now,
             "count": 1,
         }
-        key = (obj["metadata"]["uid"], kind, reason, message)
+        metadata = obj["metadata"]
+        key = (metadata.get("uid", metadata["name"]), kind, reason, message)
         self._write(key, resource, obj, {"type": kind, "reason": reason, "message": message, **fields})
 
     def _repeat(self, event: Object) -> None:
@@ -58,9 +59,7 @@ class Recorder:
         involved: dict[str, Any] = {
             "apiVersion": resource.api_version,
             "kind": resource.kind,
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
+            **{key: metadata[key] for key in ("name", "uid", "resourceVersion") if key in metadata},
         }
         if resource.namespaced:
             involved["namespace"] = namespace

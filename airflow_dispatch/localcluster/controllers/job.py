@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from airflow_dispatch.localcluster.apiserver.objects import Object, clone, condition, parse_time, timestamp
 from airflow_dispatch.localcluster.apiserver.registry import Registry
@@ -18,42 +18,34 @@ from airflow_dispatch.localcluster.controllers.common import (
     change_condition,
     controller_of,
     find,
-    is_finished,
     is_true,
     keys_of,
     owned,
     owner_ref,
 )
 from airflow_dispatch.localcluster.controllers.events import Recorder
-from airflow_dispatch.localcluster.controllers.indexes import format_indexes, parse_indexes
+from airflow_dispatch.localcluster.controllers.indexes import parse_indexes
+from airflow_dispatch.localcluster.controllers.jobpods import (
+    INDEX,
+    TRACKING,
+    Pods,
+    count,
+    failures,
+    index_of,
+    indexed,
+    note_failed,
+    successes,
+    uncounted_pods,
+)
 from airflow_dispatch.localcluster.resources import JOBS, PODS, Resource
 
 __all__ = ["JobController"]
 
-TRACKING: Final = "batch.kubernetes.io/job-tracking"
-INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _BACKOFF_FIRST: Final = 10.0
 _BACKOFF_LAST: Final = 600.0
 _LIMIT_MESSAGE: Final = "Job has reached the specified backoff limit"
 _DEADLINE_MESSAGE: Final = "Job was active longer than specified deadline"
 _SUCCESS_MESSAGE: Final = "Reached expected number of succeeded pods"
-
-
-class _Pods(NamedTuple):
-    """A Job's pods by what they mean to it."""
-
-    active: list[Object]
-    terminating: list[Object]
-    finished: list[Object]
-
-    @classmethod
-    def of(cls, pods: list[Object]) -> _Pods:
-        live = [pod for pod in pods if not is_finished(pod)]
-        return cls(
-            active=[pod for pod in live if "deletionTimestamp" not in pod["metadata"]],
-            terminating=[pod for pod in live if "deletionTimestamp" in pod["metadata"]],
-            finished=[pod for pod in pods if is_finished(pod)],
-        )
 
 
 class JobController:
@@ -90,16 +82,15 @@ class JobController:
         return self._sync(job, pods)
 
     def _sync(self, job: Object, pods: list[Object]) -> float | None:
-        """Counts, then decides, then acts; the status is written before the finalizers of counted pods go."""
+        """Decides and acts; an ended pod is named in the status before its finalizer goes, and counted after."""
         before = clone(job)
-        job.setdefault("status", {})
-        counted = self._count(job, pods)
+        counted = uncounted_pods(job, pods)
         now = self._clock.now()
         again = None
         failure = self._failure(job, pods)
-        groups = _Pods.of(pods)
+        groups = Pods.of(pods)
         if is_true(job, "FailureTarget") or failure:
-            self._fail(job, groups, failure)
+            counted += self._fail(job, groups, failure)
         elif is_true(job, "SuccessCriteriaMet") or self._succeeded(job, groups):
             self._complete(job, groups)
         elif job["spec"].get("suspend"):
@@ -107,38 +98,16 @@ class JobController:
         else:
             again = self._run(job, groups, now)
         self._write_counts(job)
-        if job != before:
-            self._write(job)
+        self._write(job, before)
+        before = clone(job)
         self._untrack(counted)
+        if count(job):
+            self._write_counts(job)
+            self._write(job, before)
         return again
 
-    # ------------------------------------------------------------ counting
-
-    def _count(self, job: Object, pods: list[Object]) -> list[Object]:
-        """Counts the finished pods that still carry the tracking finalizer; returns them."""
-        status = job["status"]
-        replaces_terminating = job["spec"].get("podReplacementPolicy") != "Failed"
-        done = parse_indexes(status.get("completedIndexes", ""))
-        counted = []
-        for pod in pods:
-            if TRACKING not in (pod["metadata"].get("finalizers") or ()):
-                continue
-            deleting = "deletionTimestamp" in pod["metadata"]
-            if pod["status"].get("phase") == "Succeeded":
-                counted.append(pod)
-                status["succeeded"] = status.get("succeeded", 0) + 1
-                if _indexed(job):
-                    done.add(_index(pod))
-            elif is_finished(pod) or (deleting and replaces_terminating):
-                counted.append(pod)
-                status["failed"] = status.get("failed", 0) + 1
-        if _indexed(job) and done:
-            status["completedIndexes"] = format_indexes(done)
-            status["succeeded"] = len(done)
-        return counted
-
     def _write_counts(self, job: Object) -> None:
-        groups = _Pods.of(owned(self._registry, PODS, job))
+        groups = Pods.of(owned(self._registry, PODS, job))
         status = job["status"]
         if groups.active and not job["spec"].get("suspend"):
             status["active"] = len(groups.active)
@@ -146,7 +115,6 @@ class JobController:
             status.pop("active", None)
         status["terminating"] = len(groups.terminating)
         status["ready"] = sum(1 for pod in groups.active if is_true(pod, "Ready"))
-        status.setdefault("uncountedTerminatedPods", {})
 
     def _failure(self, job: Object, pods: list[Object]) -> tuple[str, str] | None:
         """Reason and message when the Job has failed."""
@@ -155,7 +123,7 @@ class JobController:
         restarts = 0
         if spec["template"]["spec"].get("restartPolicy") == "OnFailure":
             restarts = sum(each.get("restartCount", 0) for pod in pods for each in _container_statuses(pod))
-        exceeded = status.get("failed", 0) > limit or (restarts > 0 if limit == 0 else restarts >= limit > 0)
+        exceeded = failures(job) > limit or (restarts > 0 if limit == 0 else restarts >= limit > 0)
         if exceeded:
             return "BackoffLimitExceeded", _LIMIT_MESSAGE
         deadline = spec.get("activeDeadlineSeconds")
@@ -166,34 +134,34 @@ class JobController:
         return ("DeadlineExceeded", _DEADLINE_MESSAGE) if late else None
 
     @staticmethod
-    def _succeeded(job: Object, groups: _Pods) -> bool:
+    def _succeeded(job: Object, groups: Pods) -> bool:
         """Enough pods have succeeded; without ``completions``, one has and none is left."""
         completions = job["spec"].get("completions")
-        succeeded = job["status"].get("succeeded", 0)
+        succeeded = successes(job)
         if completions is None:
             return bool(succeeded and not groups.active and not groups.terminating)
         return bool(succeeded >= completions)
 
     # ------------------------------------------------------------ acting
 
-    def _fail(self, job: Object, groups: _Pods, failure: tuple[str, str] | None) -> None:
+    def _fail(self, job: Object, groups: Pods, failure: tuple[str, str] | None) -> list[Object]:
+        """Says that it fails and stops what runs, which counts as failed too; those pods are returned."""
         target = condition(job, "FailureTarget")
         if target is None and failure is not None:
             for pod in groups.active:
                 self._delete(job, pod)
-            # What the Job itself stops counts as failed, too.
-            for pod in groups.active:
-                job["status"]["failed"] = job["status"].get("failed", 0) + 1
-                self._untrack([pod])
+                note_failed(job, pod)
             self._condition(job, "FailureTarget", "True", *failure)
-        elif target is not None and not groups.terminating and not groups.active:
+            return groups.active
+        if target is not None and not groups.terminating and not groups.active:
             self._condition(job, "Failed", "True", target["reason"], target["message"])
             self._events.record(JOBS, job, "Warning", target["reason"], target["message"])
         else:
             for pod in groups.active:
                 self._delete(job, pod)
+        return []
 
-    def _complete(self, job: Object, groups: _Pods) -> None:
+    def _complete(self, job: Object, groups: Pods) -> None:
         now = self._clock.now()
         if not is_true(job, "SuccessCriteriaMet"):
             for pod in groups.active:
@@ -204,7 +172,7 @@ class JobController:
             self._condition(job, "Complete", "True", "CompletionsReached", _SUCCESS_MESSAGE)
             self._events.record(JOBS, job, "Normal", "Completed", "Job completed")
 
-    def _suspend(self, job: Object, groups: _Pods) -> None:
+    def _suspend(self, job: Object, groups: Pods) -> None:
         """Deletes the active pods, which count neither as failed nor as succeeded however they end."""
         for pod in groups.active:
             self._untrack([pod])
@@ -213,7 +181,7 @@ class JobController:
         if self._condition(job, "Suspended", "True", "JobSuspended", "Job suspended"):
             self._events.record(JOBS, job, "Normal", "Suspended", "Job suspended")
 
-    def _run(self, job: Object, groups: _Pods, now: datetime) -> float | None:
+    def _run(self, job: Object, groups: Pods, now: datetime) -> float | None:
         """Creates the pods that are wanted and may be created; returns when one more may be."""
         status, spec = job["status"], job["spec"]
         if condition(job, "Suspended") is not None and is_true(job, "Suspended"):
@@ -224,7 +192,7 @@ class JobController:
         parallelism, completions, succeeded = (
             spec.get("parallelism", 1),
             spec.get("completions"),
-            status.get("succeeded", 0),
+            successes(job),
         )
         if completions is not None:
             wanted = min(parallelism, completions - succeeded)
@@ -245,21 +213,21 @@ class JobController:
             return None
         return max(0.1, (parse_time(status["startTime"]) + timedelta(seconds=deadline) - now).total_seconds())
 
-    def _free_indexes(self, job: Object, groups: _Pods) -> list[int | None]:
-        if not _indexed(job):
+    def _free_indexes(self, job: Object, groups: Pods) -> list[int | None]:
+        if not indexed(job):
             return [None] * int(job["spec"].get("parallelism", 1))
-        taken = {_index(pod) for pod in groups.active} | parse_indexes(job["status"].get("completedIndexes", ""))
+        taken = {index_of(pod) for pod in groups.active} | parse_indexes(job["status"].get("completedIndexes", ""))
         if job["spec"].get("podReplacementPolicy") == "Failed":
-            taken |= {_index(pod) for pod in groups.terminating}
+            taken |= {index_of(pod) for pod in groups.terminating}
         return [index for index in range(job["spec"]["completions"]) if index not in taken]
 
-    def _backoff(self, job: Object, groups: _Pods, now: datetime) -> float:
+    def _backoff(self, job: Object, groups: Pods, now: datetime) -> float:
         """Seconds until a failed pod may be replaced: 10, 20, 40, ... after the last failure."""
-        failures = [_finished_at(pod) for pod in groups.finished if pod["status"].get("phase") == "Failed"]
-        known = [moment for moment in failures if moment is not None]
-        if not known or not job["status"].get("failed"):
+        ends = [_finished_at(pod) for pod in groups.finished if pod["status"].get("phase") == "Failed"]
+        known = [moment for moment in ends if moment is not None]
+        if not known or not failures(job):
             return 0.0
-        pause = min(_BACKOFF_LAST, _BACKOFF_FIRST * 2 ** (job["status"]["failed"] - 1))
+        pause = min(_BACKOFF_LAST, _BACKOFF_FIRST * 2 ** (failures(job) - 1))
         return (max(known) + timedelta(seconds=pause) - now).total_seconds()
 
     def _create(self, job: Object, index: int | None) -> None:
@@ -311,19 +279,15 @@ class JobController:
         now = self._clock.now()
         return change_condition(job, kind, status, (reason, message), now, lastProbeTime=timestamp(now))
 
-    def _write(self, job: Object) -> None:
+    def _write(self, job: Object, before: Object) -> None:
+        """Writes the status unless it is as before."""
+        if job == before:
+            return
         metadata = job["metadata"]
-        self._registry.update(
+        written = self._registry.update(
             JOBS, metadata["namespace"], metadata["name"], job, subresource="status", field_manager=self.name
         )
-
-
-def _indexed(job: Object) -> bool:
-    return bool(job["spec"].get("completionMode") == "Indexed")
-
-
-def _index(pod: Object) -> int:
-    return int(pod["metadata"].get("labels", {}).get(INDEX, -1))
+        job["metadata"] = written["metadata"]
 
 
 def _container_statuses(pod: Object) -> list[Object]:

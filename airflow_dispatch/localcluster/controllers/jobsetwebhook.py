@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from airflow_dispatch.localcluster.apiserver.errors import ApiError, invalid
+from airflow_dispatch.localcluster.apiserver.gojson import go_json
 from airflow_dispatch.localcluster.apiserver.objects import Object, clone
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.resources import JOBS, JOBSETS, PODS
@@ -17,9 +16,9 @@ _MUTABLE_SPEC = ("nodeSelector", "tolerations", "schedulingGates")
 
 def register_jobset_webhook(registry: Registry) -> None:
     """Registers defaults and refusals of JobSets, the defaults of Jobs, and the label that JobSet puts on its pods."""
-    registry.add_admission(JOBSETS, mutate=_default_jobset, validate=_validate_jobset)
-    registry.add_admission(JOBS, mutate=_default_job)
-    registry.add_admission(PODS, mutate=_label_pod)
+    registry.admission.add(JOBSETS, mutate=_default_jobset, validate=_validate_jobset)
+    registry.admission.add(JOBS, mutate=_default_job)
+    registry.admission.add(PODS, mutate=_label_pod)
 
 
 def _default_jobset(jobset: Object, old: Object | None, operation: str) -> None:
@@ -51,7 +50,7 @@ def _validate_jobset(jobset: Object, old: Object | None, operation: str) -> None
     if jobset["spec"].get("suspend") or old["spec"].get("suspend"):
         new_jobs, old_jobs = _fixed(new_jobs), _fixed(old_jobs)
     if new_jobs != old_jobs:
-        shown = json.dumps(jobset["spec"].get("replicatedJobs"), separators=(",", ":"))
+        shown = go_json(jobset["spec"].get("replicatedJobs"))
         cause = ("FieldValueInvalid", "spec.replicatedJobs", f"Invalid value: {shown}: field is immutable")
         refusal = invalid(JOBSETS, jobset["metadata"]["name"], [cause])
         message = f'admission webhook "vjobset.kb.io" denied the request: {refusal.message}'

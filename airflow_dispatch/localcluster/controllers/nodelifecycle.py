@@ -18,6 +18,9 @@ __all__ = ["NodeLifecycleController"]
 _LEASES: Final = "kube-node-lease"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_OWN_TAINTS: Final = (_UNREACHABLE, _NOT_READY, _UNSCHEDULABLE)
+_TTL: Final = "node.alpha.kubernetes.io/ttl"
 _CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -47,8 +50,9 @@ class NodeLifecycleController:
         silent_for = (self._clock.now() - self._heartbeat(node)).total_seconds()
         if silent_for >= self._grace:
             self._mark_unknown(node)
+        self._taint(key)
         node = self._registry.get(NODES, None, key)
-        self._taint(node)
+        self._annotate(node)
         if not is_true(node, "Ready"):
             self._mark_pods(node)
         left = self._grace - silent_for
@@ -85,26 +89,30 @@ class NodeLifecycleController:
             name = node["metadata"]["name"]
             self._registry.update(NODES, None, name, node, subresource="status", field_manager=self.name)
 
-    def _taint(self, node: Object) -> None:
-        """The two taints of what Ready says, the others' left alone."""
-        ready = condition(node, "Ready")
-        status = ready["status"] if ready is not None else "Unknown"
-        wanted = {"Unknown": _UNREACHABLE, "False": _NOT_READY}.get(status)
-        present = node.get("spec", {}).get("taints") or []
-        kept = [taint for taint in present if taint["key"] not in (_UNREACHABLE, _NOT_READY) or taint["key"] == wanted]
-        have = {taint["effect"] for taint in kept if taint["key"] == wanted}
-        now = timestamp(self._clock.now())
-        added = [
-            {"key": wanted, "effect": effect, "timeAdded": now}
-            for effect in ("NoSchedule", "NoExecute")
-            if wanted is not None and effect not in have
-        ]
-        if kept == present and not added:
-            return
-        node.setdefault("spec", {})["taints"] = [*kept, *added]
-        if not node["spec"]["taints"]:
-            del node["spec"]["taints"]
-        self._registry.update(NODES, None, node["metadata"]["name"], node, field_manager=self.name)
+    def _taint(self, name: str) -> None:
+        """The taints of what Ready and ``unschedulable`` say, those against placing first; the others' stay."""
+        for effect in ("NoSchedule", "NoExecute"):
+            node = self._registry.get(NODES, None, name)
+            spec = node.setdefault("spec", {})
+            wanted = _taints_for(node, effect)
+            present = spec.get("taints") or []
+            taints = [
+                taint
+                for taint in present
+                if taint["effect"] != effect or taint["key"] not in _OWN_TAINTS or taint["key"] in wanted
+            ]
+            have = {taint["key"] for taint in taints if taint["effect"] == effect}
+            now = timestamp(self._clock.now())
+            taints += [{"key": key, "effect": effect, "timeAdded": now} for key in wanted if key not in have]
+            if taints != present:
+                spec["taints"] = taints or None
+                self._registry.update(NODES, None, name, node, field_manager=self.name)
+
+    def _annotate(self, node: Object) -> None:
+        """How long kubelets may keep ConfigMaps and Secrets: the TTL controller's annotation, 0 for small clusters."""
+        if _TTL not in (node["metadata"].get("annotations") or {}):
+            node["metadata"].setdefault("annotations", {})[_TTL] = "0"
+            self._registry.update(NODES, None, node["metadata"]["name"], node, field_manager="ttl-controller")
 
     def _mark_pods(self, node: Object) -> None:
         """Its pods are not ready any more, whatever their own kubelet last said."""
@@ -120,3 +128,12 @@ class NodeLifecycleController:
                 PODS, metadata["namespace"], metadata["name"], pod, subresource="status", field_manager=self.name
             )
             self._events.record(PODS, pod, "Warning", "NodeNotReady", "Node is not ready")
+
+
+def _taints_for(node: Object, effect: str) -> list[str]:
+    """The keys of the taints with this effect that a Node should have."""
+    ready = condition(node, "Ready")
+    status = ready["status"] if ready is not None else "Unknown"
+    wanted = {"Unknown": [_UNREACHABLE], "False": [_NOT_READY]}.get(status, [])
+    cordoned = effect == "NoSchedule" and node["spec"].get("unschedulable")
+    return [*wanted, _UNSCHEDULABLE] if cordoned else wanted

@@ -79,10 +79,10 @@ class PodGarbageCollector:
         metadata = pod["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         if not is_finished(pod):
-            pod["status"]["phase"] = "Failed"
+            seen = {"observedGeneration": metadata["generation"]}
+            pod["status"].update(phase="Failed", **seen)
             if orphaned:
-                message = "PodGC: node no longer exists"
-                now = self._clock.now()
-                change_condition(pod, "DisruptionTarget", "True", ("DeletionByPodGC", message), now)
+                words = ("DeletionByPodGC", "PodGC: node no longer exists")
+                change_condition(pod, "DisruptionTarget", "True", words, self._clock.now(), **seen)
             self._registry.update(PODS, namespace, name, pod, subresource="status", field_manager=self.name)
         self._registry.delete(PODS, namespace, name, uid=metadata["uid"], grace_period=0)

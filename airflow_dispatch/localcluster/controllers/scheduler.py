@@ -113,7 +113,9 @@ class Scheduler:
             )
         else:
             message = "no nodes available to schedule pods"
-        if change_condition(pod, "PodScheduled", "False", ("Unschedulable", message), self._clock.now()):
+        words = ("Unschedulable", message)
+        seen = {"observedGeneration": pod["metadata"]["generation"]}
+        if change_condition(pod, "PodScheduled", "False", words, self._clock.now(), **seen):
             namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
             self._registry.update(PODS, namespace, name, pod, subresource="status", field_manager=self.name)
             self._events.record(PODS, pod, "Warning", "FailedScheduling", message, action="Scheduling")
@@ -143,8 +145,7 @@ def _problems(pod: Object, node: Object, used: Counter[str]) -> Iterator[_Proble
         return
     for taint in spec.get("taints") or ():
         if taint["effect"] in _EFFECTS and not tolerates(pod, taint):
-            shown = f"{{{taint['key']}: {taint.get('value', '')}}}"
-            yield _Problem(f"node(s) had untolerated taint(s): {shown}", lasting=True)
+            yield _Problem("node(s) had untolerated taint(s)", lasting=True)
             return
     if not selects(pod, node):
         yield _Problem("node(s) didn't match Pod's node affinity/selector", lasting=True)

@@ -70,9 +70,15 @@ class TaintEvictionController:
 
     def _evict(self, pod: Object) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        self._events.record(PODS, pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}")
+        words = ("DeletionByTaintManager", _MESSAGE)
+        # The Event names the pod alone, neither its UID nor its version.
+        named = {"metadata": {"namespace": namespace, "name": name}}
+        self._events.record(
+            PODS, named, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}"
+        )
         if not is_true(pod, "DisruptionTarget"):
-            change_condition(pod, "DisruptionTarget", "True", ("DeletionByTaintManager", _MESSAGE), self._clock.now())
+            seen = {"observedGeneration": pod["metadata"]["generation"]}
+            change_condition(pod, "DisruptionTarget", "True", words, self._clock.now(), **seen)
             self._registry.update(PODS, namespace, name, pod, subresource="status", field_manager=self.name)
         self._registry.delete(PODS, namespace, name, uid=pod["metadata"]["uid"])
 

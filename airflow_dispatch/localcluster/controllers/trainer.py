@@ -152,6 +152,8 @@ class TrainJobController:
         counts = jobset.get("status", {}).get("replicatedJobsStatus")
         if counts:
             trainjob.setdefault("status", {})["jobsStatus"] = clone(counts)
+        else:
+            trainjob.get("status", {}).pop("jobsStatus", None)
 
     def _check_deadline(self, trainjob: Object) -> float | None:
         """Ends a TrainJob whose time is up, its JobSet first; seconds until that is so."""

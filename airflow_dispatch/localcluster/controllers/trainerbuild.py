@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any, Final
 
 from airflow_dispatch.localcluster.apiserver.objects import Object, clone
 from airflow_dispatch.localcluster.apiserver.patch import strategic
 from airflow_dispatch.localcluster.controllers.common import owner_ref
+from airflow_dispatch.localcluster.kubelet.quantity import parse_quantity
 
 __all__ = ["ANCESTOR", "build_jobset"]
 
@@ -85,16 +88,25 @@ def _container(container: Object, trainjob: Object, policy: Object, nodes: int) 
     env = {entry["name"]: entry for entry in container.get("env") or ()}
     env |= {entry["name"]: clone(entry) for entry in trainer.get("env") or ()}
     if "torch" in policy:
-        env |= {entry["name"]: entry for entry in _torch_env(trainjob, policy["torch"] or {}, nodes)}
+        env |= {entry["name"]: entry for entry in _torch_env(trainjob, container.get("resources") or {}, nodes)}
         port = {"containerPort": _PORT, "protocol": "TCP"}
         container["ports"] = [*(container.get("ports") or ()), port]
     if env:
         container["env"] = list(env.values())
 
 
-def _torch_env(trainjob: Object, torch: Object, nodes: int) -> list[dict[str, Any]]:
+def _processes(resources: Object) -> str:
+    """``auto`` where there are GPUs, which torchrun then counts; else one for each CPU that is asked for."""
+    parts = [resources.get(part) or {} for part in ("requests", "limits")]
+    if any(parse_quantity(str(amount)) for part in parts for unit, amount in part.items() if "gpu" in unit.lower()):
+        return "auto"
+    cpus = next((cpus for part in parts if (cpus := parse_quantity(str(part.get("cpu", 0))))), Decimal(0))
+    return str(max(1, math.ceil(cpus)))
+
+
+def _torch_env(trainjob: Object, resources: Object, nodes: int) -> list[dict[str, Any]]:
     name = trainjob["metadata"]["name"]
-    processes = trainjob["spec"]["trainer"].get("numProcPerNode") or torch.get("numProcPerNode") or "auto"
+    processes = trainjob["spec"]["trainer"].get("numProcPerNode") or _processes(resources)
     return [
         {"name": "PET_NNODES", "value": str(nodes)},
         {"name": "PET_NPROC_PER_NODE", "value": str(processes)},

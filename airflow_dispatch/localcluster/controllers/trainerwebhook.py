@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from airflow_dispatch.localcluster.apiserver import errors
+from airflow_dispatch.localcluster.apiserver.gojson import go_json
 from airflow_dispatch.localcluster.apiserver.objects import Object, timestamp
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.clock import Clock
@@ -36,13 +37,14 @@ _TOO_MANY: Final = "must have at most {} items"
 
 def register_trainer_webhook(registry: Registry, clock: Clock) -> None:
     """Registers defaults and refusals of TrainJobs and runtimes."""
-    registry.add_admission(
+    registry.admission.add(
         TRAINJOBS,
         mutate=functools.partial(_default, clock),
+        rules=_rules,
         validate=functools.partial(_validate, registry),
     )
     for resource in (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES):
-        registry.add_admission(
+        registry.admission.add(
             resource, mutate=_default_runtime, validate=functools.partial(_validate_runtime, resource)
         )
 
@@ -71,9 +73,6 @@ def _timeless(entry: Object) -> Object:
 
 def _validate(registry: Registry, trainjob: Object, old: Object | None, operation: str) -> None:
     del operation
-    _check_schema(trainjob)
-    if old is not None:
-        _check_immutable(trainjob, old)
     deny: Callable[[str], errors.ApiError] = functools.partial(errors.denied_by_webhook, _TRAINJOB_WEBHOOK)
     spec = trainjob["spec"]
     reference = spec["runtimeRef"]
@@ -93,7 +92,7 @@ def _validate(registry: Registry, trainjob: Object, old: Object | None, operatio
         taken = [entry["name"] for entry in env if entry["name"] in _RESERVED]
         if taken:
             raise deny(
-                f"spec.trainer.env: Invalid value: {_json(env)}: must not have reserved envs, "
+                f"spec.trainer.env: Invalid value: {go_json(env)}: must not have reserved envs, "
                 f"invalid envs configured: [{' '.join(taken)}]",
             )
     _check_patches(registry, trainjob, old, deny)
@@ -111,7 +110,7 @@ def _check_patches(
             )
         if any(container.get("env") for container in _patched_containers(entry) if container["name"] in _MANAGED):
             raise deny(
-                f"spec.runtimePatches: Invalid value: {_json(patches)}: must not have envs for the "
+                f"spec.runtimePatches: Invalid value: {go_json(patches)}: must not have envs for the "
                 f"{', '.join(_MANAGED)} containers",
             )
     if old is None or patches == (old["spec"].get("runtimePatches") or []):
@@ -139,11 +138,11 @@ def _patched_containers(entry: Object) -> Iterable[Object]:
         yield from pod.get("initContainers") or ()
 
 
-def _check_schema(trainjob: Object) -> None:
+def _rules(trainjob: Object, old: Object | None) -> list[errors.Cause]:
     """The rules of the CRD that clients meet."""
     spec, name = trainjob["spec"], trainjob["metadata"]["name"]
     trainer = spec.get("trainer") or {}
-    causes: list[tuple[str, str, str]] = []
+    causes: list[errors.Cause] = []
     if not _DNS_LABEL.fullmatch(name):
         causes.append(
             ("FieldValueInvalid", "<nil>", "Invalid value: metadata.name must match RFC 1035 DNS label format")
@@ -173,11 +172,10 @@ def _check_schema(trainjob: Object) -> None:
         causes.append(("FieldValueInvalid", "<nil>", message))
     causes += _duplicates("spec.runtimePatches", spec.get("runtimePatches"), "manager")
     causes += _duplicates("spec.trainer.env", trainer.get("env"), "name")
-    if causes:
-        raise errors.invalid(TRAINJOBS, name, causes)
+    return causes + _changed(trainjob, old)
 
 
-def _duplicates(field: str, entries: list[Object] | None, key: str) -> list[tuple[str, str, str]]:
+def _duplicates(field: str, entries: list[Object] | None, key: str) -> list[errors.Cause]:
     seen: set[Any] = set()
     found = []
     for index, entry in enumerate(entries or ()):
@@ -188,13 +186,15 @@ def _duplicates(field: str, entries: list[Object] | None, key: str) -> list[tupl
     return found
 
 
-def _check_immutable(trainjob: Object, old: Object) -> None:
-    for field in ("trainer", "runtimeRef", "initializer", "managedBy"):
-        new_value, old_value = trainjob["spec"].get(field), old["spec"].get(field)
+def _changed(trainjob: Object, old: Object | None) -> list[errors.Cause]:
+    """What may not change once it is made."""
+    found = []
+    for field in ("trainer", "runtimeRef", "initializer", "managedBy") if old is not None else ():
+        new_value, old_value = trainjob["spec"].get(field), (old or {})["spec"].get(field)
         if new_value != old_value:
             shown = f"{_json(new_value)}: " if isinstance(new_value, str) else ""
-            cause = ("FieldValueInvalid", f"spec.{field}", f"Invalid value: {shown}field is immutable")
-            raise errors.invalid(TRAINJOBS, trainjob["metadata"]["name"], [cause])
+            found.append(("FieldValueInvalid", f"spec.{field}", f"Invalid value: {shown}field is immutable"))
+    return found
 
 
 def _default_runtime(runtime: Object, old: Object | None, operation: str) -> None:
@@ -226,7 +226,7 @@ def _validate_runtime(resource: Resource, runtime: Object, old: Object | None, o
         containers = replicated["template"]["spec"]["template"]["spec"].get("containers") or []
         if not any(container["name"] == wanted for container in containers):
             raise deny(
-                f"{path}.template.spec.template.spec.containers: Invalid value: {_json(containers)}: must contain "
+                f"{path}.template.spec.template.spec.containers: Invalid value: {go_json(containers)}: must contain "
                 f"the required container for the ancestor: {step}",
             )
 

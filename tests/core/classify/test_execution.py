@@ -13,17 +13,20 @@ def execution(*pods: PodBuilder) -> Execution | None:
     return scenario(*pods).observe().execution
 
 
+@pytest.mark.row("6.4/current")
 def test_highest_sum_wins() -> None:
     found = execution(pod("a", admission=2, restart=0), pod("b", admission=1, restart=2))
     assert found == Execution(admission=1, restart=2, number=3, epoch=1_000_003, token=f"{JOB_ID}.1.1.1.2")
 
 
+@pytest.mark.row("6.4/current")
 def test_higher_admission_wins_a_tie() -> None:
     found = execution(pod("a", admission=1, restart=1), pod("b", admission=2, restart=0))
     assert found is not None
     assert (found.admission, found.restart) == (2, 0)
 
 
+@pytest.mark.row("6.4/current")
 def test_captured_pod_counts_like_a_live_one() -> None:
     job = scenario(pod("a", admission=1))
     job.captured = [pod("b", admission=2).captured(node("node-0"))]

@@ -11,11 +11,12 @@ from airflow_dispatch.core.classify.findings import cause, findings, findings_of
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.snapshot import NodeAbsence, NodeView, Site
 from tests.support.builders import NodeBuilder, PodBuilder, at, exited, node, pod, scenario
+from tests.support.rows import showing
 
 
 def view(built: PodBuilder, on: NodeBuilder | NodeAbsence | None = None, *, live: bool = True) -> PodView:
     found: NodeView | None = on.build() if isinstance(on, NodeBuilder) else on
-    return PodView(built.build(), found, live)
+    return PodView(built.build(), found, live=live)
 
 
 def said(built: PodBuilder, on: NodeBuilder | NodeAbsence | None = None) -> list[tuple[str, str]]:
@@ -25,6 +26,7 @@ def said(built: PodBuilder, on: NodeBuilder | NodeAbsence | None = None) -> list
 # ---------------------------------------------------------------- DisruptionTarget
 
 
+@pytest.mark.row("6.3/preempting")
 @pytest.mark.parametrize("reason", ["PreemptionByScheduler", "EvictionByEvictionAPI", "DeletionByDeviceTaintManager"])
 def test_taken_away_on_purpose(reason: str) -> None:
     assert said(pod("a").disrupted(reason, "m")) == [("preempted", f"{reason}: m")]
@@ -36,15 +38,29 @@ TAINT_MANAGER = "DeletionByTaintManager: m"
 @pytest.mark.parametrize(
     ("on", "kind", "detail"),
     [
-        (node("n").tainted(names.TAINT_UNREACHABLE), "node-lost", "; node n tainted node.kubernetes.io/unreachable"),
-        (NodeAbsence.GONE, "node-lost", "; node n is gone"),
-        (node("n").ready("False"), "node-lost", "; node n Ready=False"),
-        (node("n").ready("Unknown"), "node-lost", "; node n Ready=Unknown"),
-        (node("n").ready("True", since=11), "node-lost", "; node n was lost until 2026-01-01T00:00:11Z"),
-        (node("n").ready("True", since=10), "preempted", "; no node-loss taint on node n"),
-        (node("n").tainted("example.com/other"), "preempted", "; no node-loss taint on node n"),
-        (NodeAbsence.NOT_READABLE, "unknown", "; node n is not readable"),
-        (None, "unknown", ""),
+        showing(
+            "6.3/taint-node-lost",
+            node("n").tainted(names.TAINT_UNREACHABLE),
+            "node-lost",
+            "; node n tainted node.kubernetes.io/unreachable",
+        ),
+        showing("6.3/taint-node-lost", NodeAbsence.GONE, "node-lost", "; node n is gone"),
+        showing("6.3/taint-node-lost", node("n").ready("False"), "node-lost", "; node n Ready=False"),
+        showing("6.3/taint-node-lost", node("n").ready("Unknown"), "node-lost", "; node n Ready=Unknown"),
+        showing(
+            "6.3/taint-node-lost",
+            node("n").ready("True", since=11),
+            "node-lost",
+            "; node n was lost until 2026-01-01T00:00:11Z",
+        ),
+        showing(
+            "6.3/taint-preempted", node("n").ready("True", since=10), "preempted", "; no node-loss taint on node n"
+        ),
+        showing(
+            "6.3/taint-preempted", node("n").tainted("example.com/other"), "preempted", "; no node-loss taint on node n"
+        ),
+        showing("6.3/taint-unknown", NodeAbsence.NOT_READABLE, "unknown", "; node n is not readable"),
+        showing("6.3/taint-unknown", None, "unknown", ""),
     ],
 )
 def test_taint_manager_asks_the_node(on: NodeBuilder | NodeAbsence | None, kind: str, detail: str) -> None:
@@ -55,10 +71,12 @@ def test_taint_manager_asks_the_node(on: NodeBuilder | NodeAbsence | None, kind:
 @pytest.mark.parametrize(
     ("on", "kind", "detail"),
     [
-        (NodeAbsence.GONE, "node-lost", "; node n is gone"),
-        (node("n").tainted(names.TAINT_OUT_OF_SERVICE), "node-lost", "; node n is out of service"),
-        (node("n"), "unknown", ""),
-        (NodeAbsence.NOT_READABLE, "unknown", ""),
+        showing("6.3/gc-node-lost", NodeAbsence.GONE, "node-lost", "; node n is gone"),
+        showing(
+            "6.3/gc-node-lost", node("n").tainted(names.TAINT_OUT_OF_SERVICE), "node-lost", "; node n is out of service"
+        ),
+        showing("6.3/gc-unknown", node("n"), "unknown", ""),
+        showing("6.3/gc-unknown", NodeAbsence.NOT_READABLE, "unknown", ""),
     ],
 )
 def test_pod_garbage_collection_asks_the_node(on: NodeBuilder | NodeAbsence, kind: str, detail: str) -> None:
@@ -68,12 +86,12 @@ def test_pod_garbage_collection_asks_the_node(on: NodeBuilder | NodeAbsence, kin
 @pytest.mark.parametrize(
     ("message", "pod_reason", "kind"),
     [
-        ("Pod was terminated in response to imminent node shutdown.", None, "node-lost"),
-        ("m", "Terminated", "node-lost"),
-        ("m", "NodeShutdown", "node-lost"),
-        ("The node was low on resource: memory. ", "Evicted", "out-of-memory"),
-        ("The node was low on resource: ephemeral-storage. ", "Evicted", "preempted"),
-        ("m", None, "preempted"),
+        showing("6.3/kubelet-shutdown", "Pod was terminated in response to imminent node shutdown.", None, "node-lost"),
+        showing("6.3/kubelet-shutdown", "m", "Terminated", "node-lost"),
+        showing("6.3/kubelet-shutdown", "m", "NodeShutdown", "node-lost"),
+        showing("6.3/kubelet-memory", "The node was low on resource: memory. ", "Evicted", "out-of-memory"),
+        showing("6.3/kubelet-other", "The node was low on resource: ephemeral-storage. ", "Evicted", "preempted"),
+        showing("6.3/kubelet-other", "m", None, "preempted"),
     ],
 )
 def test_kubelet_says_why(message: str, pod_reason: str | None, kind: str) -> None:
@@ -81,6 +99,7 @@ def test_kubelet_says_why(message: str, pod_reason: str | None, kind: str) -> No
     assert said(taken) == [(kind, f"TerminationByKubelet: {message}")]
 
 
+@pytest.mark.row("6.3/disruption-unknown")
 def test_disruption_that_nobody_knows() -> None:
     assert said(pod("a").disrupted("Surprise")) == [("unknown", "Surprise")]
 
@@ -95,26 +114,44 @@ def test_disruption_that_is_not_true_is_none() -> None:
 @pytest.mark.parametrize(
     ("code", "reason", "message", "kind", "detail"),
     [
-        (137, "OOMKilled", None, "out-of-memory", "OOMKilled, exit code 137"),
-        (1, "OOMKilled", None, "out-of-memory", "OOMKilled, exit code 1"),
-        (137, "ContainerStatusUnknown", None, "unknown", "ContainerStatusUnknown, exit code 137"),
-        (128, "StartError", "no such file", "non-zero-exit", "StartError, exit code 128: no such file"),
-        (127, "ContainerCannotRun", "m", "non-zero-exit", "ContainerCannotRun, exit code 127: m"),
-        (137, "Error", None, "non-zero-exit", "exit code 137 (signal 9)"),
-        (139, "Error", None, "non-zero-exit", "exit code 139 (signal 11)"),
-        (128, "Error", None, "non-zero-exit", "exit code 128"),
-        (3, "Error", "ignored", "non-zero-exit", "exit code 3"),
+        showing("6.3/oom", 137, "OOMKilled", None, "out-of-memory", "OOMKilled, exit code 137"),
+        showing("6.3/oom", 1, "OOMKilled", None, "out-of-memory", "OOMKilled, exit code 1"),
+        showing(
+            "6.3/status-unknown",
+            137,
+            "ContainerStatusUnknown",
+            None,
+            "unknown",
+            "ContainerStatusUnknown, exit code 137",
+        ),
+        showing(
+            "6.3/never-started",
+            128,
+            "StartError",
+            "no such file",
+            "non-zero-exit",
+            "StartError, exit code 128: no such file",
+        ),
+        showing(
+            "6.3/never-started", 127, "ContainerCannotRun", "m", "non-zero-exit", "ContainerCannotRun, exit code 127: m"
+        ),
+        showing("6.3/signal", 137, "Error", None, "non-zero-exit", "exit code 137 (signal 9)"),
+        showing("6.3/signal", 139, "Error", None, "non-zero-exit", "exit code 139 (signal 11)"),
+        showing("6.3/exit", 128, "Error", None, "non-zero-exit", "exit code 128"),
+        showing("6.3/exit", 3, "Error", "ignored", "non-zero-exit", "exit code 3"),
     ],
 )
 def test_exit(code: int, reason: str, message: str | None, kind: str, detail: str) -> None:
     assert said(pod("a").terminated(code, reason, message)) == [(kind, detail)]
 
 
+@pytest.mark.row("6.3/exit-0")
 @pytest.mark.parametrize("reason", ["Completed", "OOMKilled", "Error"])
 def test_exit_0_is_no_finding_whatever_the_reason(reason: str) -> None:
     assert said(pod("a").terminated(0, reason)) == []
 
 
+@pytest.mark.row("6.3/exit")
 def test_last_state_speaks_when_the_state_does_not() -> None:
     waiting = pod("a").container("node", {"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": exited(3)})
     assert said(waiting) == [("non-zero-exit", "exit code 3")]
@@ -132,11 +169,13 @@ def test_pod_gives_both_findings() -> None:
 # ---------------------------------------------------------------- more evidence
 
 
+@pytest.mark.row("6.3/init")
 def test_init_container_that_failed() -> None:
     failed = pod("a").phase("Failed").init_container("fetch", {"terminated": exited(2, message="no bucket")})
     assert said(failed) == [("non-zero-exit", "init container fetch: exit code 2: no bucket")]
 
 
+@pytest.mark.row("6.3/init")
 def test_init_container_that_ran_out_of_memory() -> None:
     failed = pod("a").init_container("fetch", {"terminated": exited(137, "OOMKilled")})
     assert said(failed) == [("out-of-memory", "init container fetch: OOMKilled, exit code 137")]
@@ -150,23 +189,34 @@ def test_sidecar_that_was_stopped_after_the_trainer_is_no_evidence() -> None:
 @pytest.mark.parametrize(
     ("reason", "message", "kind"),
     [
-        ("OutOfcpu", "m", "no-capacity"),
-        ("OutOfnvidia.com/gpu", "m", "no-capacity"),
-        ("UnexpectedAdmissionError", "m", "no-capacity"),
-        ("TopologyAffinityError", "m", "no-capacity"),
-        ("NodeAffinity", "m", "no-capacity"),
-        ("NodeShutdown", "m", "node-lost"),
-        ("Terminated", "m", "node-lost"),
-        ("Evicted", "Usage of EmptyDir volume exceeds the limit", "non-zero-exit"),
-        ("Evicted", "The node was low on resource: memory. Container node exceeds its request", "out-of-memory"),
-        ("Evicted", "The node was low on resource: ephemeral-storage. Container node exceeds its request", "preempted"),
-        ("Evicted", "m", "preempted"),
+        showing("6.3/no-room", "OutOfcpu", "m", "no-capacity"),
+        showing("6.3/no-room", "OutOfnvidia.com/gpu", "m", "no-capacity"),
+        showing("6.3/no-room", "UnexpectedAdmissionError", "m", "no-capacity"),
+        showing("6.3/no-room", "TopologyAffinityError", "m", "no-capacity"),
+        showing("6.3/no-room", "NodeAffinity", "m", "no-capacity"),
+        showing("6.3/rejected-node-lost", "NodeShutdown", "m", "node-lost"),
+        showing("6.3/rejected-node-lost", "Terminated", "m", "node-lost"),
+        showing("6.3/evicted-limit", "Evicted", "Usage of EmptyDir volume exceeds the limit", "non-zero-exit"),
+        showing(
+            "6.3/evicted-memory",
+            "Evicted",
+            "The node was low on resource: memory. Container node exceeds its request",
+            "out-of-memory",
+        ),
+        showing(
+            "6.3/evicted-other",
+            "Evicted",
+            "The node was low on resource: ephemeral-storage. Container node exceeds its request",
+            "preempted",
+        ),
+        showing("6.3/evicted-other", "Evicted", "m", "preempted"),
     ],
 )
 def test_pod_that_was_refused(reason: str, message: str, kind: str) -> None:
     assert said(pod("a").phase("Failed", reason, message)) == [(kind, f"{reason}: {message}")]
 
 
+@pytest.mark.row("6.3/terminated-by-kueue")
 def test_pod_that_kueue_ended() -> None:
     assert said(pod("a").phase("Failed").with_condition("TerminatedByKueue", "R", "m")) == [("no-capacity", "R: m")]
 
@@ -185,9 +235,9 @@ def consequences(built: PodBuilder, on: NodeBuilder | None = None) -> list[tuple
 @pytest.mark.parametrize(
     ("code", "reason", "is_consequence"),
     [
-        (143, "Error", True),
-        (137, "Error", True),
-        (143, "OOMKilled", True),
+        showing("6.3/consequence", 143, "Error", True),
+        showing("6.3/consequence", 137, "Error", True),
+        showing("6.3/consequence", 143, "OOMKilled", True),
         (137, "OOMKilled", False),
         (1, "Error", False),
     ],
@@ -210,6 +260,7 @@ def test_disrupted_pod_is_no_consequence() -> None:
     assert consequences(stopped) == [("preempted", False), ("non-zero-exit", False)]
 
 
+@pytest.mark.row("6.3/node-going")
 @pytest.mark.parametrize("key", ["karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"])
 def test_node_that_is_being_drained_preempts(key: str) -> None:
     stopped = pod("a").on("n").terminated(143).deleted(8)
@@ -218,6 +269,7 @@ def test_node_that_is_being_drained_preempts(key: str) -> None:
     assert consequences(stopped, on) == [("preempted", False)]
 
 
+@pytest.mark.row("6.3/node-going")
 def test_node_that_is_being_deleted_preempts() -> None:
     stopped = pod("a").on("n").terminated(143).deleted(8)
     assert said(stopped, node("n").deleted(5)) == [("preempted", "exit code 143 (signal 15); node n is being deleted")]
@@ -231,6 +283,7 @@ def detail_of(*built: PodBuilder) -> str:
     return cause(ranked[0], ranked).detail
 
 
+@pytest.mark.row("6.3/winner")
 def test_earliest_is_the_cause_and_the_others_follow_in_order() -> None:
     detail = detail_of(
         pod("a", index=0).terminated(1, finished=12),
@@ -240,6 +293,7 @@ def test_earliest_is_the_cause_and_the_others_follow_in_order() -> None:
     assert detail == "pod b: exit code 3; other ranks: a non-zero-exit (exit code 1), c non-zero-exit (exit code 2)"
 
 
+@pytest.mark.row("6.3/consequence", "6.3/winner")
 def test_consequence_sorts_last_whatever_its_time() -> None:
     first = pod("a", index=0).terminated(143, finished=5).deleted(4)
     assert detail_of(first, pod("b", index=1).terminated(3, finished=11)).startswith("pod b: exit code 3")
@@ -268,6 +322,7 @@ def test_on_a_tie_the_stronger_kind_then_the_lower_index_wins(winner: PodBuilder
     assert ranked[0].view.name == "x"
 
 
+@pytest.mark.row("6.3/winner")
 def test_only_the_newest_pod_of_a_rank_counts() -> None:
     old, new = pod("old").terminated(3, finished=5).created(1), pod("new").terminated(4, finished=9).created(2)
     assert detail_of(old, new) == "pod new: exit code 4"
@@ -284,6 +339,7 @@ def test_time_of_the_evidence_is_the_causes_and_unknown_has_no_provenance() -> N
     assert (found.kind, found.provenance, found.at) == ("unknown", "", at(7))
 
 
+@pytest.mark.row("6.3/taint-node-lost")
 def test_captured_pod_is_judged_by_the_node_as_it_was() -> None:
     taken: Any = pod("a").on("node-0").terminated(143).disrupted("DeletionByTaintManager", since=10)
     job = scenario()

@@ -24,6 +24,7 @@ def test_untouched_object_is_not_foreign() -> None:
     assert not running().observe().foreign
 
 
+@pytest.mark.row("7/labels")
 def test_label_that_differs() -> None:
     job = running()
     job.trainjob.labelled(job_id="01ARZ3NDEKTSV4RRFFQ69G5FAV")
@@ -40,6 +41,7 @@ def test_labels_and_comment_that_were_removed_contradict_nothing() -> None:
     assert (found.foreign, found.attempt) == (False, 0)
 
 
+@pytest.mark.row("7/comment")
 @pytest.mark.parametrize("text", ["hello", "dispatch:s=2;a=1", "dispatch:s=1;a=0"])
 def test_comment_not_of_its_form_or_of_another_submission(text: str) -> None:
     job = running()
@@ -47,6 +49,7 @@ def test_comment_not_of_its_form_or_of_another_submission(text: str) -> None:
     assert only_note(job) == f"comment is {text}"
 
 
+@pytest.mark.row("7/patch")
 @pytest.mark.parametrize(
     "patches",
     [
@@ -71,6 +74,7 @@ def test_patches_of_others_are_theirs() -> None:
     assert not job.observe().foreign
 
 
+@pytest.mark.row("7/floor")
 @pytest.mark.parametrize(("text", "floor"), [("1", "2"), ("x", "1"), ("-1", "1"), ("x", None)])
 def test_admission_below_the_floor(text: str, floor: str | None) -> None:
     job = running()
@@ -78,6 +82,7 @@ def test_admission_below_the_floor(text: str, floor: str | None) -> None:
     assert only_note(job) == f"admission {text} is below the floor {floor or 0}"
 
 
+@pytest.mark.row("7/jobset")
 def test_jobset_that_was_replaced() -> None:
     job = running()
     job.jobset = jobset()
@@ -87,6 +92,7 @@ def test_jobset_that_was_replaced() -> None:
     assert not job.observe().foreign
 
 
+@pytest.mark.row("7/runtime")
 def test_runtime_copy() -> None:
     job = running()
     job.runtime = None
@@ -104,6 +110,7 @@ def test_runtime_copy_that_is_not_owned_yet_is_ours() -> None:
     assert not job.observe().foreign
 
 
+@pytest.mark.row("7/pods")
 def test_pod_of_the_jobset_with_another_identity() -> None:
     job = running()
     job.pods[1].labelled(job_id="other")
@@ -119,6 +126,7 @@ def test_pod_without_our_labels_is_not_another() -> None:
     assert not job.observe().foreign
 
 
+@pytest.mark.row("7/run-twice")
 def test_execution_that_has_run_twice_is_told_once_by_its_lowest_index() -> None:
     job = running()
     job.captured = [
@@ -134,6 +142,7 @@ def test_pod_that_never_started_has_not_run() -> None:
     assert not job.observe().foreign
 
 
+@pytest.mark.row("7/run-twice")
 def test_each_execution_that_ran_twice_has_its_note() -> None:
     job = scenario(
         pod("a").on("node-0").terminated(0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from airflow_dispatch.core import names
 from airflow_dispatch.core.classify import orphans
@@ -47,6 +48,7 @@ def find(
     return orphans(leftovers, at(30))
 
 
+@pytest.mark.row("7/orphan")
 def test_everything_of_a_trainjob_that_is_gone_is_its_own_object() -> None:
     found = find(pod("a").on("node-0").running(), jobsets=(jobset(),), jobs=(job(),), runtimes=(runtime(),))
 
@@ -71,6 +73,7 @@ def test_another_trainjob_of_the_name_makes_nobody_less_of_an_orphan() -> None:
     assert [each.ref.split("/")[1] for each in found] == ["jobset", "pod", "trainingruntime"]
 
 
+@pytest.mark.row("7/orphan")
 def test_pod_whose_owners_are_gone_is_judged_by_its_age() -> None:
     again = trainjob().created(10)
     assert [each.ref for each in find(pod("old").created(9), pod("new").created(10), owner=again)] == ["ml/pod/old"]

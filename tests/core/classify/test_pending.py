@@ -6,6 +6,7 @@ import pytest
 
 from airflow_dispatch.core.observation import State
 from tests.support.builders import Scenario, at, node, pod, scenario, workload
+from tests.support.rows import showing
 
 
 def evicted(reason: str, message: str = "words") -> Scenario:
@@ -14,6 +15,7 @@ def evicted(reason: str, message: str = "words") -> Scenario:
     return job
 
 
+@pytest.mark.row("6.2/1")
 def test_row_1_preempted_tells_both_conditions() -> None:
     job = evicted("Preempted", "by another")
     assert job.workload is not None
@@ -31,10 +33,12 @@ def test_row_1_without_a_preempted_condition() -> None:
     assert evicted("Preempted").cause()[2] == "Workload Evicted: Preempted: words"
 
 
+@pytest.mark.row("6.2/2")
 def test_row_2_node_failures() -> None:
     assert evicted("NodeFailures").cause() == ("node-lost", "reported", "Workload Evicted: NodeFailures: words")
 
 
+@pytest.mark.row("6.2/3")
 @pytest.mark.parametrize(
     "reason", ["PodsReadyTimeout", "ClusterQueueStopped", "LocalQueueStopped", "FlavorMigration", "AdmissionCheck"]
 )
@@ -42,6 +46,7 @@ def test_row_3_no_capacity(reason: str) -> None:
     assert evicted(reason).cause() == ("no-capacity", "reported", f"Workload Evicted: {reason}: words")
 
 
+@pytest.mark.row("6.2/3-broken")
 def test_row_3_gang_that_broke_is_told_by_its_disruption() -> None:
     job = evicted("PodsReadyTimeout")
     lost = pod("a").on("node-0").running().disrupted("DeletionByTaintManager", since=10)
@@ -51,6 +56,7 @@ def test_row_3_gang_that_broke_is_told_by_its_disruption() -> None:
     assert detail.startswith("pod a: DeletionByTaintManager; node node-0 tainted node.kubernetes.io/unreachable")
 
 
+@pytest.mark.row("6.2/3-broken")
 def test_row_3_gang_in_recovery_without_evidence_is_unknown() -> None:
     job = evicted("PodsReadyTimeout")
     assert job.workload is not None
@@ -58,6 +64,7 @@ def test_row_3_gang_in_recovery_without_evidence_is_unknown() -> None:
     assert job.cause() == ("unknown", "", "Workload Evicted: PodsReadyTimeout: words")
 
 
+@pytest.mark.row("6.2/4")
 def test_row_4_anything_else_is_unknown() -> None:
     assert evicted("Surprise").cause() == ("unknown", "", "Workload Evicted: Surprise: words")
 
@@ -79,11 +86,11 @@ def test_row_4_deactivation_that_is_not_requeued_stays_unknown() -> None:
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [
-        ("Pending", "no-capacity"),
-        ("Inadmissible", "no-capacity"),
-        ("Misconfigured", "rejected"),
-        ("NoMatchingFlavor", "rejected"),
-        ("ExceedsMaxQuota", "rejected"),
+        showing("6.2/5", "Pending", "no-capacity"),
+        showing("6.2/5", "Inadmissible", "no-capacity"),
+        showing("6.2/5-never", "Misconfigured", "rejected"),
+        showing("6.2/5-never", "NoMatchingFlavor", "rejected"),
+        showing("6.2/5-never", "ExceedsMaxQuota", "rejected"),
         ("AdmissionGated", "none"),
         ("PendingEvaluation", "none"),
     ],
@@ -109,6 +116,7 @@ def held_then_released(since: float) -> Scenario:
     return job
 
 
+@pytest.mark.row("6.2/6")
 def test_row_6_disruption_before_the_suspension() -> None:
     kind, provenance, detail = held_then_released(since=20).cause()
     assert (kind, provenance) == ("preempted", "derived")
@@ -121,6 +129,7 @@ def test_row_6_not_a_disruption_after_the_suspension() -> None:
     assert held_then_released(since=21).cause() == ("none", "", "")
 
 
+@pytest.mark.row("6.2/7")
 def test_row_6_not_an_exit_alone() -> None:
     job = scenario(mode="kueue").suspended(since=20)
     job.captured = [pod("a").on("node-0").terminated(143).captured(node("node-0"))]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+import random
+from typing import Any, TypeVar
+
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_dispatch.core import objects
+from airflow_dispatch.core import cessation, objects
 from airflow_dispatch.core.classify import classify, end_of, orphans
-from airflow_dispatch.core.observation import State, from_json
+from airflow_dispatch.core.identity import parse_name
+from airflow_dispatch.core.observation import CauseKind, Observation, State, from_json
 from airflow_dispatch.core.snapshot import Leftovers, Snapshot
 from tests.support.builders import Scenario, at, node, pod, scenario
+from tests.support.mutations import OddRecording, odd_recordings
 from tests.support.odd import records, snapshots
+from tests.support.recordings import Recording
+from tests.support.rows import traced
 
 NOW = at(30)
 RELAXED = settings(
@@ -20,16 +28,49 @@ RELAXED = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
+_Item = TypeVar("_Item")
+
+
+def observed(snapshot: Snapshot) -> Observation:
+    """What is said of it; each rule has said only what one of its rows declares."""
+    with traced() as trace:
+        found = classify(snapshot, NOW)
+    assert not trace.undeclared
+    assert found.state in State
+    assert from_json(found.to_json()) == found
+    assert classify(snapshot, NOW) == found
+    end_of(snapshot, NOW)
+    cessation.ask(snapshot, NOW)
+    cessation.ceased(snapshot)
+    return found
+
+
+def looked_through(leftovers: Leftovers) -> None:
+    assert all(each.foreign for each in orphans(leftovers, NOW))
+    for trainjob in leftovers.trainjobs:
+        submission = parse_name(trainjob.metadata.name)
+        if submission is not None:
+            cessation.of_other_submissions(leftovers, submission)
 
 
 @RELAXED
 @given(snapshots())
 def test_any_snapshot_is_classified(snapshot: Snapshot) -> None:
-    found = classify(snapshot, NOW)
-    assert found.state in State
-    assert from_json(found.to_json()) == found
-    assert classify(snapshot, NOW) == found
-    end_of(snapshot, NOW)
+    observed(snapshot)
+
+
+@RELAXED
+@given(odd_recordings())
+def test_any_json_is_classified_and_what_could_not_be_read_is_told(odd: OddRecording) -> None:
+    store = odd.replay()
+    for name in store.trainjob_names():
+        snapshot = store.snapshot(name)
+        assert snapshot is not None
+        found = observed(snapshot)
+        if snapshot.trainjob.problem:
+            assert found.cause.kind is not CauseKind.NONE
+            assert f"TrainJob {name} can't be read in full: {snapshot.trainjob.problem}" in found.cause.detail
+    looked_through(store.leftovers())
 
 
 @RELAXED
@@ -47,7 +88,7 @@ def test_any_leftovers_are_looked_through(
     pods: list[objects.Pod],
     runtimes: list[objects.TrainingRuntime],
 ) -> None:
-    found = orphans(
+    looked_through(
         Leftovers(
             namespace="ml",
             trainjobs=tuple(trainjobs),
@@ -55,10 +96,8 @@ def test_any_leftovers_are_looked_through(
             jobs=tuple(jobs),
             pods=tuple(pods),
             runtimes=tuple(runtimes),
-        ),
-        NOW,
+        )
     )
-    assert all(each.foreign for each in found)
 
 
 @st.composite
@@ -98,15 +137,41 @@ def gangs(draw: st.DrawFn) -> Scenario:
 
 @RELAXED
 @given(gangs(), st.randoms(use_true_random=False))
-def test_order_of_pods_means_nothing(gang: Scenario, random: object) -> None:
+def test_order_means_nothing_to_a_gang(gang: Scenario, order: random.Random) -> None:
     snapshot = gang.snapshot()
-    shuffled = msgspec.structs.replace(
-        snapshot, pods=_shuffled(snapshot.pods, random), captured=_shuffled(snapshot.captured, random)
+    assert classify(shuffled(snapshot, order), NOW) == classify(snapshot, NOW)
+
+
+@RELAXED
+@given(odd_recordings(), st.randoms(use_true_random=False))
+def test_order_means_nothing_in_what_real_controllers_wrote(odd: OddRecording, order: random.Random) -> None:
+    played: Recording = odd.played
+    store = odd._replace(mutations=()).replay()
+    for name in store.trainjob_names():
+        snapshot = store.snapshot(name)
+        assert snapshot is not None
+        now = played.clock(played.lines[-1]["t"])
+        assert classify(shuffled(snapshot, order), now) == classify(snapshot, now)
+
+
+def shuffled(snapshot: Snapshot, order: random.Random) -> Snapshot:
+    """The same with pods, Jobs, Events, and every object's conditions in another order."""
+    snapshot = copy.deepcopy(snapshot)
+    captured = [each.pod for each in snapshot.captured]
+    read: list[Any] = [snapshot.trainjob, snapshot.jobset, snapshot.workload]
+    for each in [*read, *snapshot.jobs, *snapshot.pods, *captured, *snapshot.nodes.values()]:
+        if each is not None and each.status is not None and each.status.conditions:
+            order.shuffle(each.status.conditions)
+    return msgspec.structs.replace(
+        snapshot,
+        pods=_shuffled(snapshot.pods, order),
+        captured=_shuffled(snapshot.captured, order),
+        jobs=_shuffled(snapshot.jobs, order),
+        events=_shuffled(snapshot.events, order),
     )
-    assert classify(shuffled, NOW) == classify(snapshot, NOW)
 
 
-def _shuffled(items: tuple[object, ...], random: object) -> tuple[object, ...]:
+def _shuffled(items: tuple[_Item, ...], order: random.Random) -> tuple[_Item, ...]:
     found = list(items)
-    random.shuffle(found)  # type: ignore[attr-defined]
+    order.shuffle(found)
     return tuple(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from airflow_dispatch.core import names
 from airflow_dispatch.core.observation import State
 from airflow_dispatch.core.snapshot import Site
@@ -12,10 +14,12 @@ def gang(mode: str = "plain") -> Scenario:
     return scenario(pod("a").on("node-0").running(), pod("b", index=1).on("node-1").running(), mode=mode)
 
 
+@pytest.mark.row("6.1/7")
 def test_healthy_gang_has_no_cause() -> None:
     assert gang().cause() == ("none", "", "")
 
 
+@pytest.mark.row("6.1/0")
 def test_row_0_eviction_that_nothing_acts_on() -> None:
     job = gang("kueue")
     assert job.workload is not None
@@ -24,6 +28,7 @@ def test_row_0_eviction_that_nothing_acts_on() -> None:
     assert job.cause() == ("preempted", "reported", "Workload Evicted: Preempted: words")
 
 
+@pytest.mark.row("6.1/1")
 def test_row_1_node_gone() -> None:
     job = gang()
     job.nodes = [node("node-0")]
@@ -31,6 +36,7 @@ def test_row_1_node_gone() -> None:
     assert job.observe().cause.at is None
 
 
+@pytest.mark.row("6.1/2")
 def test_row_2_node_not_ready() -> None:
     job = gang()
     job.nodes = [node("node-0"), node("node-1").ready("Unknown", "NodeStatusUnknown", since=9)]
@@ -44,6 +50,7 @@ def test_row_2_names_no_reason_where_there_is_none() -> None:
     assert job.cause()[2] == "pod a: node node-0 Ready=False"
 
 
+@pytest.mark.row("6.1/3")
 def test_row_3_node_tainted_names_the_first_key_in_order() -> None:
     job = gang()
     job.site = Site(node_loss_taints=("example.com/broken",))
@@ -51,6 +58,7 @@ def test_row_3_node_tainted_names_the_first_key_in_order() -> None:
     assert job.cause() == ("node-lost", "derived", "pod b: node node-1 tainted node.kubernetes.io/not-ready")
 
 
+@pytest.mark.row("6.1/3")
 def test_row_3_taint_of_the_site() -> None:
     job = gang()
     job.nodes = [node("node-0"), node("node-1").tainted("example.com/broken")]
@@ -59,6 +67,7 @@ def test_row_3_taint_of_the_site() -> None:
     assert job.cause()[2] == "pod b: node node-1 tainted example.com/broken"
 
 
+@pytest.mark.row("6.1/1")
 def test_node_gone_of_any_rank_beats_not_ready_of_a_lower_one() -> None:
     job = gang()
     job.nodes = [node("node-0").lost()]
@@ -83,6 +92,7 @@ def test_pod_of_an_earlier_execution_on_a_lost_node_is_no_loss() -> None:
     assert job.cause()[0] == "none"
 
 
+@pytest.mark.row("6.1/4")
 def test_row_4_rank_that_failed() -> None:
     job = scenario(pod("a").on("node-0").running(), pod("b", index=1).on("node-1").terminated(3, finished=12))
     assert job.cause() == ("non-zero-exit", "derived", "pod b: exit code 3")
@@ -109,18 +119,21 @@ def test_row_4_not_of_pods_whose_admission_is_over() -> None:
     assert job.cause()[0] == "none"
 
 
+@pytest.mark.row("6.1/5")
 def test_row_5_unschedulable_names_the_lowest_rank() -> None:
     job = scenario(pod("z", index=0).unschedulable("no room", since=4), pod("a", index=1).unschedulable("none either"))
     assert job.cause() == ("no-capacity", "derived", "pod z: Unschedulable: no room")
     assert job.observe().cause.at == at(4)
 
 
+@pytest.mark.row("6.1/6-quota")
 def test_row_6_quota_of_the_namespace_is_exceeded() -> None:
     job = scenario()
     job.events = [event("FailedCreate", "exceeded quota: q", kind="Job", uid=JOB_UID)]
     assert job.cause() == ("no-capacity", "derived", "no pods yet: exceeded quota: q")
 
 
+@pytest.mark.row("6.1/6-refused")
 def test_row_6_pods_that_are_forbidden_or_invalid_are_rejected() -> None:
     for word in ("forbidden", "invalid"):
         job = scenario()

@@ -19,18 +19,21 @@ from tests.support.builders import (
     scenario,
     workload,
 )
+from tests.support.rows import showing
 
 
 def running() -> Scenario:
     return scenario(pod("a").on("node-0").running(), pod("b", index=1).on("node-1").running())
 
 
+@pytest.mark.row("8/deleted")
 def test_being_deleted() -> None:
     found = running()
     found.trainjob.deleted(5, grace=0)
     assert found.notes() == ["TrainJob is being deleted since 2026-01-01T00:00:05Z"]
 
 
+@pytest.mark.row("8/gates")
 def test_gates_of_others_on_both_objects() -> None:
     found = scenario(mode="kueue").suspended()
     found.trainjob.annotation(names.ANNOTATION_KUEUE_GATED_BY, f"{names.GATE},one/x")
@@ -38,6 +41,7 @@ def test_gates_of_others_on_both_objects() -> None:
     assert found.notes() == ["gated by one/x, two/y"]
 
 
+@pytest.mark.row("8/workload")
 def test_no_workload_yet() -> None:
     found = scenario(mode="kueue").suspended()
     found.workload = None
@@ -46,6 +50,7 @@ def test_no_workload_yet() -> None:
     assert found.notes() == ["C"]
 
 
+@pytest.mark.row("8/checks")
 def test_checks_that_are_not_ready_in_their_own_order() -> None:
     found = scenario(mode="kueue").suspended()
     checks = [
@@ -57,6 +62,7 @@ def test_checks_that_are_not_ready_in_their_own_order() -> None:
     assert found.notes() == ["admission check z Pending", "admission check a Retry: no machines"]
 
 
+@pytest.mark.row("8/gate-without-effect")
 def test_gate_that_means_nothing() -> None:
     found = scenario(mode="kueue")
     found.trainjob.annotation(names.ANNOTATION_KUEUE_GATED_BY, names.GATE)
@@ -67,6 +73,7 @@ def test_gate_that_means_nothing() -> None:
 # ---------------------------------------------------------------- what may still run
 
 
+@pytest.mark.row("8/remaining")
 def test_remaining_pods_in_order_of_name_with_their_nodes() -> None:
     found = running().suspended()
     found.pods += [pod("c", index=2).on("gone").running(), pod("d", index=3).phase("Pending")]
@@ -108,6 +115,7 @@ def vanished_from(before: str = "node-0") -> Scenario:
     return found
 
 
+@pytest.mark.row("8/remaining")
 def test_pod_that_vanished_while_it_ran_remains() -> None:
     assert vanished_from().notes()[1] == "remaining pods: a on node-0 (vanished, Ready=Unknown)"
 
@@ -131,6 +139,7 @@ def test_remembered_pod_remains_and_is_named_once() -> None:
     assert found.notes()[1] == "remaining pods: a on node-0 (vanished, Ready=Unknown)"
 
 
+@pytest.mark.row("8/earlier-execution")
 def test_pods_of_an_earlier_execution_beside_a_running_one() -> None:
     found = running()
     found.trainjob.spec(runtimePatches=[runtime_patch(admission="2")])
@@ -141,6 +150,7 @@ def test_pods_of_an_earlier_execution_beside_a_running_one() -> None:
 # ---------------------------------------------------------------- controllers that are behind
 
 
+@pytest.mark.row("8/no-jobset")
 def test_no_jobset_yet() -> None:
     found = scenario()
     found.jobset = found.job = None
@@ -153,6 +163,7 @@ def test_no_jobset_yet() -> None:
     assert found.suspended().notes() == ["TrainJob is suspended"]
 
 
+@pytest.mark.row("8/no-job")
 def test_no_job_yet() -> None:
     found = scenario()
     found.job = None
@@ -161,6 +172,7 @@ def test_no_job_yet() -> None:
     assert found.notes() == ["no Job yet: why"]
 
 
+@pytest.mark.row("8/no-pods")
 def test_no_pods_yet_needs_an_event() -> None:
     found = scenario()
     assert found.notes() == []
@@ -170,20 +182,30 @@ def test_no_pods_yet_needs_an_event() -> None:
     assert found.notes() == ["no pods yet: why"]
 
 
-@pytest.mark.parametrize(("now", "notes"), [(70, []), (71, ["admitted since 2026-01-01T00:00:10Z, still suspended"])])
+@pytest.mark.parametrize(
+    ("now", "notes"),
+    [
+        (70, []),
+        showing("8/admitted-suspended", 71, ["admitted since 2026-01-01T00:00:10Z, still suspended"]),
+    ],
+)
 def test_admitted_and_still_suspended(now: float, notes: list[str]) -> None:
     found = scenario(mode="kueue").suspended(since=5)
     found.workload = workload(admitted=True).with_condition("Admitted", "Admitted", since=10)
     assert found.notes(now) == notes
 
 
-@pytest.mark.parametrize(("now", "notes"), [(70, []), (71, ["JobSet not suspended yet"])])
+@pytest.mark.parametrize(
+    ("now", "notes"),
+    [(70, []), showing("8/jobset-not-suspended", 71, ["JobSet not suspended yet"])],
+)
 def test_jobset_not_suspended(now: float, notes: list[str]) -> None:
     found = scenario()
     found.trainjob.spec(suspend=True).with_condition("Suspended", "Suspended", since=10)
     assert found.notes(now)[1:] == notes
 
 
+@pytest.mark.row("8/jobset-not-suspended")
 def test_jobset_not_suspended_since_the_hold_and_why() -> None:
     found = scenario()
     found.trainjob.spec(suspend=True).annotated(hold_instance="1", hold_since="2026-01-01T00:00:10Z")
@@ -193,6 +215,7 @@ def test_jobset_not_suspended_since_the_hold_and_why() -> None:
     assert found.notes(71) == []
 
 
+@pytest.mark.row("8/completing")
 def test_job_is_completing() -> None:
     found = running()
     assert found.job is not None
@@ -202,6 +225,7 @@ def test_job_is_completing() -> None:
     assert found.notes() == []
 
 
+@pytest.mark.row("8/failing")
 def test_job_is_failing() -> None:
     found = running()
     assert found.job is not None
@@ -214,6 +238,7 @@ def test_job_is_failing() -> None:
 # ---------------------------------------------------------------- pods
 
 
+@pytest.mark.row("8/being-deleted")
 def test_pod_that_somebody_deletes() -> None:
     found = running()
     found.pods[1].deleted(20)
@@ -239,16 +264,19 @@ def test_deletion_that_has_its_reason_is_not_told() -> None:
         assert "is being deleted" not in found.observe().cause.detail
 
 
+@pytest.mark.row("8/sidecars")
 def test_sidecar_that_outlives_the_trainer() -> None:
     found = scenario(pod("a").on("node-0").running("logger").running("proxy").ended("node", 0))
     assert found.notes() == ["pod a: node exited 0, logger, proxy still runs"]
 
 
+@pytest.mark.row("8/waiting")
 def test_container_that_waits_for_something() -> None:
     found = scenario(pod("a").on("node-0").waiting("ImagePullBackOff", "Back-off"), pod("b", index=1).waiting("X"))
     assert found.notes() == ["pod a ImagePullBackOff: Back-off", "pod b X"]
 
 
+@pytest.mark.row("8/waiting")
 def test_init_container_that_waits() -> None:
     found = scenario(pod("a").on("node-0").init_container("fetch", {"waiting": {"reason": "ErrImagePull"}}))
     assert found.notes() == ["pod a ErrImagePull"]
@@ -259,11 +287,13 @@ def test_pod_that_is_being_created_is_not_told(reason: str) -> None:
     assert scenario(pod("a").on("node-0").waiting(reason)).notes() == []
 
 
+@pytest.mark.row("8/failed")
 def test_pod_that_failed_and_says_nothing_known() -> None:
     found = scenario(pod("a").on("node-0").phase("Failed", "Odd", "m"), pod("b", index=1).phase("Failed", "Odder"))
     assert found.notes() == ["pod a failed: Odd: m", "pod b failed: Odder"]
 
 
+@pytest.mark.row("8/restarting")
 def test_jobset_restarting() -> None:
     found = running()
     assert found.jobset is not None
@@ -273,6 +303,7 @@ def test_jobset_restarting() -> None:
     assert found.notes() == []
 
 
+@pytest.mark.row("8/completed-ranks")
 def test_resumed_gang_lacks_the_ranks_that_had_completed() -> None:
     found = scenario(pod("a", admission=2).on("node-0").running())
     found.trainjob.spec(runtimePatches=[runtime_patch(admission="2")])

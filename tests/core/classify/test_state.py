@@ -14,6 +14,7 @@ def healthy() -> Scenario:
     return scenario(pod("a").on("node-0").running(), pod("b", index=1).on("node-1").running())
 
 
+@pytest.mark.row("3/6-running")
 def test_running_job_is_observed_whole() -> None:
     found = healthy().observe(now=30)
 
@@ -32,6 +33,7 @@ def test_running_job_is_observed_whole() -> None:
     assert found.seen_at == at(30)
 
 
+@pytest.mark.row("3/1")
 def test_complete_is_reported_with_its_words_and_time() -> None:
     job = scenario()
     job.trainjob.with_condition("Complete", "AllJobsCompleted", "done", since=20)
@@ -56,6 +58,7 @@ def test_complete_beats_failed() -> None:
     assert job.cause()[0] == "completed"
 
 
+@pytest.mark.row("3/0")
 def test_verdict_stands_when_the_end_was_erased() -> None:
     job = healthy()
     job.trainjob.annotated(
@@ -85,6 +88,7 @@ def test_unreadable_verdict_still_ends_the_object(text: str) -> None:
     assert found.cause.detail == f"verdict is {text}"
 
 
+@pytest.mark.row("3/0")
 def test_end_seen_by_the_hub_counts_as_a_verdict() -> None:
     job = scenario()
     job.seen_end = Cause(kind=CauseKind.TIMEOUT, provenance=Provenance.REPORTED, detail="DeadlineExceeded")
@@ -109,6 +113,7 @@ def test_end_is_remembered_without_notes() -> None:
     )
 
 
+@pytest.mark.row("3/3")
 @pytest.mark.parametrize("mode", ["plain", "kueue"])
 def test_own_gate_in_the_annotation_gates(mode: str) -> None:
     job = scenario(mode=mode).suspended()
@@ -116,6 +121,7 @@ def test_own_gate_in_the_annotation_gates(mode: str) -> None:
     assert job.observe().state is State.GATED
 
 
+@pytest.mark.row("3/3")
 def test_plain_job_that_was_never_opened_is_gated() -> None:
     job = scenario().suspended()
     job.trainjob.annotated(opened=None)
@@ -143,6 +149,7 @@ def test_gate_outranks_a_hold_and_the_instance_is_told_all_the_same() -> None:
     assert (found.state, found.hold_instance) == (State.GATED, 3)
 
 
+@pytest.mark.row("3/4")
 def test_hold_of_ours() -> None:
     job = scenario().suspended()
     job.trainjob.annotated(hold_instance="2")
@@ -161,6 +168,7 @@ def test_hold_in_kueue_mode_is_read_from_the_workload_alone() -> None:
     assert (found.state, found.hold_instance) == (State.HELD, 4)
 
 
+@pytest.mark.row("7/hold")
 @pytest.mark.parametrize("text", ["0", "01", "+1", "-1", "1.0", "one", "", " 1"])
 def test_malformed_hold_is_no_hold_and_foreign(text: str) -> None:
     job = scenario()
@@ -181,6 +189,7 @@ def test_suspended_condition_alone_keeps_it_from_running() -> None:
     assert job.observe().state is State.PENDING
 
 
+@pytest.mark.row("3/6-pending")
 def test_workload_without_admission_is_pending_though_unsuspended() -> None:
     job = scenario(mode="kueue")
     assert job.workload is not None
@@ -188,6 +197,7 @@ def test_workload_without_admission_is_pending_though_unsuspended() -> None:
     assert job.observe().state is State.PENDING
 
 
+@pytest.mark.row("3/unknown-condition")
 def test_unknown_conditions_make_a_calm_cause_unknown_and_leave_the_state() -> None:
     job = healthy()
     job.trainjob.with_condition("Zebra", "Z", "zz").with_condition("Alien", "A").with_condition("Off", status="False")

@@ -44,7 +44,7 @@ def test_json_patch_of_a_path_that_is_missing_is_refused() -> None:
         apply_patch(PODS, {}, [{"op": "remove", "path": "/a/b"}], JSON)
 
 
-def test_strategic_merge_merges_known_lists_by_key() -> None:
+def test_strategic_merge_merges_known_lists_by_key_and_puts_what_is_new_first() -> None:
     pod = {"containers": [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}]}
     patch = {
         "containers": [
@@ -55,7 +55,7 @@ def test_strategic_merge_merges_known_lists_by_key() -> None:
     }
     assert strategic(pod, patch) == {
         "containers": [
-            {"name": "a", "image": "2", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
+            {"name": "a", "image": "2", "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]},
             {"name": "c"},
         ]
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dispatch.localcluster.apiserver.errors import ApiError, denied_by_webhook
+from airflow_dispatch.localcluster.apiserver.errors import ApiError, Cause, denied_by_webhook
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.clock import VirtualClock
 from airflow_dispatch.localcluster.resources import (
@@ -165,6 +165,35 @@ def test_status_and_spec_are_written_apart(registry: Registry) -> None:
     assert "labels" not in changed["metadata"]
 
 
+def test_a_job_shows_the_defaults_of_its_pods_but_not_what_only_pods_get(registry: Registry) -> None:
+    limits = {"limits": {"cpu": 1}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1", "resources": limits}]}
+    made = registry.create(JOBS, "default", {"metadata": {"name": "j"}, "spec": {"template": {"spec": pod}}})
+    assert made["status"] == {}
+    assert made["spec"]["template"]["spec"] == {
+        "restartPolicy": "Never",
+        "containers": [
+            {
+                "name": "c",
+                "image": "i:1",
+                "resources": {"limits": {"cpu": "1"}},
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
+                "imagePullPolicy": "IfNotPresent",
+            }
+        ],
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "schedulerName": "default-scheduler",
+    }
+
+
+def test_a_new_node_takes_no_pods_as_yet(registry: Registry) -> None:
+    made = registry.create(NODES, None, {"metadata": {"name": "n"}})
+    assert made["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+
+
 def test_a_node_is_created_with_its_status(registry: Registry) -> None:
     made = registry.create(NODES, None, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": 4}}})
     assert made["status"] == {"capacity": {"cpu": 4}}
@@ -190,7 +219,7 @@ def test_webhooks_see_and_change_what_is_written_but_not_the_status(registry: Re
         if obj["spec"]["trainer"]["numNodes"] > 4:
             raise denied_by_webhook("validator", "too many")
 
-    registry.add_admission(TRAINJOBS, mutate=mutate, validate=validate)
+    registry.admission.add(TRAINJOBS, mutate=mutate, validate=validate)
     made = registry.create(TRAINJOBS, "default", trainjob(trainer={"numNodes": 2}))
     assert made["spec"]["managedBy"] == "someone"
     merge = "application/merge-patch+json"
@@ -201,13 +230,28 @@ def test_webhooks_see_and_change_what_is_written_but_not_the_status(registry: Re
     assert seen == ["CREATE", "UPDATE"]
 
 
+def test_the_rules_of_a_kind_are_reported_with_all_else_before_a_webhook_sees_it(registry: Registry) -> None:
+    def rules(obj: Object, old: Object | None, /) -> list[Cause]:
+        del old
+        return [("FieldValueInvalid", "spec", f"Invalid value: {obj['metadata']['name']}")]
+
+    def validate(obj: Object, old: Object | None, operation: str, /) -> None:
+        raise AssertionError(obj, old, operation)
+
+    registry.admission.add(TRAINJOBS, rules=rules, validate=validate)
+    with pytest.raises(ApiError) as refused:
+        registry.create(TRAINJOBS, "default", {**trainjob(), "metadata": {"name": "T"}})
+    causes = refused.value.status()["details"]["causes"]
+    assert [cause["field"] for cause in causes] == ["metadata.name", "spec"]
+
+
 def test_a_webhook_refuses_before_a_taken_name_does(registry: Registry) -> None:
     registry.create(TRAINJOBS, "default", trainjob())
 
     def validate(obj: Object, old: Object | None, operation: str, /) -> None:
         raise denied_by_webhook("validator", f"{operation} of {obj['metadata']['name']} after {old}")
 
-    registry.add_admission(TRAINJOBS, validate=validate)
+    registry.admission.add(TRAINJOBS, validate=validate)
     with pytest.raises(ApiError, match="denied the request: CREATE of t after None"):
         registry.create(TRAINJOBS, "default", trainjob())
 
@@ -272,6 +316,17 @@ def test_a_finalizer_keeps_an_object_until_it_is_taken_out(registry: Registry, m
     assert not registry.exists(PODS, "default", "p")
 
 
+def test_the_last_finalizer_is_never_seen_to_go(registry: Registry, make_pod: Pod) -> None:
+    registry.create(PODS, "default", make_pod(finalizers=["example.com/keep"]))
+    registry.delete(PODS, "default", "p")
+    gone: list[Object] = []
+    registry.listen(lambda _, event, new, old: gone.append(old or {}) if event == "DELETED" and new is None else None)
+    pod = registry.get(PODS, "default", "p")
+    del pod["metadata"]["finalizers"]
+    registry.update(PODS, "default", "p", pod)
+    assert [each["metadata"]["finalizers"] for each in gone] == [["example.com/keep"]]
+
+
 def test_jobs_orphan_their_pods_unless_asked_otherwise(registry: Registry) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}
     registry.create(JOBS, "default", {"metadata": {"name": "j"}, "spec": {"template": template}})
@@ -287,6 +342,21 @@ def test_binding_sets_node_and_condition_once(registry: Registry, make_pod: Pod)
     assert bound["status"]["conditions"][0]["type"] == "PodScheduled"
     with pytest.raises(ApiError, match='pod p is already assigned to node "node-0"'):
         registry.bind("default", "p", "node-1")
+
+
+def test_a_bound_pod_says_where_its_node_is(registry: Registry, make_pod: Pod) -> None:
+    where = {"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "b"}
+    registry.create(NODES, None, {"metadata": {"name": "node", "labels": {**where, "other": "c"}}})
+    registry.create(PODS, "default", make_pod())
+    registry.bind("default", "p", "node")
+    assert registry.get(PODS, "default", "p")["metadata"]["labels"] == where
+
+
+def test_a_pods_conditions_show_when_they_were_probed(registry: Registry, make_pod: Pod) -> None:
+    pod = registry.create(PODS, "default", make_pod())
+    pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    written = registry.update(PODS, "default", "p", pod, subresource="status")
+    assert written["status"]["conditions"] == [{"type": "Ready", "status": "True", "lastProbeTime": None}]
 
 
 def test_eviction_marks_the_disruption_and_deletes(registry: Registry, make_pod: Pod, clock: VirtualClock) -> None:

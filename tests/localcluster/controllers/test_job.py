@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_dispatch.localcluster.controllers.job import TRACKING
+from airflow_dispatch.localcluster.controllers.jobpods import TRACKING
 from airflow_dispatch.localcluster.resources import JOBS, PODS
 from tests.support.bed import NAMESPACE, Bed
 
@@ -58,6 +58,23 @@ def test_failed_waits_for_what_still_terminates() -> None:
     assert (status["terminating"], status["failed"]) == (1, 2)
     bed.confirm(bed.pods()[1])
     assert bed.conditions(JOBS, "job")[-1] == ("Failed", "True", "BackoffLimitExceeded")
+
+
+def test_a_failed_pod_is_named_before_it_is_let_go_and_counted_after() -> None:
+    bed = Bed()
+    bed.job(**{**SAFE, "completions": 1, "parallelism": 1})
+    (pod,) = bed.pods()
+    uid = pod["metadata"]["uid"]
+    seen: list[tuple[Any, Any, bool]] = []
+
+    def note(resource: Any, _: str, new: Any, old: Any) -> None:
+        if resource == JOBS and new is not None and old is not None:
+            tracked = TRACKING in bed.get(PODS, pod["metadata"]["name"])["metadata"].get("finalizers", ())
+            seen.append((new["status"]["uncountedTerminatedPods"], new["status"].get("failed"), tracked))
+
+    bed.registry.listen(note)
+    bed.report(pod, "Failed", 1)
+    assert seen[:2] == [({"failed": [uid]}, None, True), ({}, 1, False)]
 
 
 def test_a_suspended_job_deletes_its_pods_and_does_not_count_them() -> None:

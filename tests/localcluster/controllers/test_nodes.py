@@ -58,6 +58,31 @@ def test_a_silent_node_turns_unknown_and_its_pods_not_ready() -> None:
     assert "deletionTimestamp" not in _pod(bed)["metadata"]
 
 
+def test_placing_is_refused_before_what_runs_is_evicted_and_allowed_before_too() -> None:
+    bed = _running()
+    seen: list[list[str]] = []
+
+    def note(resource: Any, _: str, new: Any, old: Any) -> None:
+        if resource == NODES and (new["spec"].get("taints") or []) != (old["spec"].get("taints") or []):
+            seen.append([each["effect"] for each in new["spec"].get("taints") or ()])
+
+    bed.registry.listen(note)
+    bed.advance(7)
+    bed.beat("node-0")
+    bed.advance(2)
+    assert seen == [["NoSchedule"], ["NoSchedule", "NoExecute"], ["NoExecute"], []]
+
+
+def test_a_cordoned_node_is_tainted_until_it_is_uncordoned() -> None:
+    bed = Bed()
+    bed.node("node-0", unschedulable=True)
+    bed.advance()
+    assert [each["key"] for each in bed.get(NODES, "node-0")["spec"]["taints"]] == ["node.kubernetes.io/unschedulable"]
+    bed.registry.patch(NODES, None, "node-0", {"spec": {"unschedulable": None}}, "application/merge-patch+json")
+    bed.advance()
+    assert "taints" not in bed.get(NODES, "node-0")["spec"]
+
+
 def test_a_lease_counts_as_a_heartbeat() -> None:
     bed = _running()
     for second in range(8):
@@ -93,7 +118,9 @@ def test_pods_are_evicted_when_their_toleration_is_over() -> None:
     assert _disruption(bed) == ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
     assert "deletionTimestamp" in _pod(bed)["metadata"]
     (event,) = bed.events("TaintManagerEviction")
-    assert event["message"] == f"Marking for deletion Pod default/{_pod(bed)['metadata']['name']}"
+    name = _pod(bed)["metadata"]["name"]
+    assert event["message"] == f"Marking for deletion Pod default/{name}"
+    assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": "default"}
 
 
 def test_a_pod_that_is_being_deleted_becomes_a_disruption_target_too() -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
-import re
 from typing import Any
 
 import pytest
@@ -55,10 +53,6 @@ SCENARIOS = [
 OBEYS_WITH_0 = "p32-exit-0-on-sigterm-of-failing-job"
 KILLED_WITHOUT_REPORT = "p15b-suspend-and-delete-at-once"
 """Here the recorded kubelet removed pods without having reported their end."""
-
-_SHOWN = re.compile(r"Invalid value: (\[.*\]): ")
-_TWO_CAUSES = "create: name with upper case"
-"""The real API server names the metadata's rule in the same breath; here the schema's rule is reported alone."""
 
 
 def _script(scenario: str, _: Any) -> Script:
@@ -106,11 +100,7 @@ def test_the_recorded_events_are_written_in_the_recorded_form(scenario: str) -> 
 
 @pytest.mark.parametrize("scenario", ["p13-cancel-background", "p22-runtime-missing", "p28-webhook-refusals"])
 def test_refusals_are_the_recorded_ones(scenario: str) -> None:
-    ours, theirs = _played(scenario)[1], refusals_of(recording("plain", scenario))
-    assert [(act, code) for act, code, _ in ours] == [(act, code) for act, code, _ in theirs]
-    for (act, _, message), (_, _, wanted) in zip(ours, theirs, strict=True):
-        if act != _TWO_CAUSES:
-            assert _without_order(message) == _without_order(wanted)
+    assert _played(scenario)[1] == refusals_of(recording("plain", scenario))
 
 
 def test_with_the_collector_asleep_what_is_left_of_a_cancelled_job_runs_on() -> None:
@@ -144,11 +134,6 @@ def test_jobset_job_and_pod_are_built_as_trainer_jobset_and_job_build_them() -> 
                 assert _shape(ours) == _shape(theirs[-1] if kind != "Pod" else theirs[0])
 
     asyncio.run(main())
-
-
-def _without_order(message: str) -> str:
-    """What a refusal shows of the object, with its fields in one order."""
-    return _SHOWN.sub(lambda found: json.dumps(json.loads(found[1]), sort_keys=True), message)
 
 
 def _shape(obj: dict[str, Any]) -> Any:

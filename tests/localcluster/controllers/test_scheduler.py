@@ -77,7 +77,7 @@ def test_gpus_are_counted() -> None:
         ({"unschedulable": True}, "1 node(s) were unschedulable"),
         (
             {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
-            "1 node(s) had untolerated taint(s): {k: v}",
+            "1 node(s) had untolerated taint(s)",
         ),
         ({"labels": {"zone": "b"}}, "1 node(s) didn't match Pod's node affinity/selector"),
     ],

@@ -103,6 +103,25 @@ def test_number_of_nodes_and_command_come_from_the_trainjob() -> None:
     assert len(bed.pods()) == 3
 
 
+@pytest.mark.parametrize(
+    ("resources", "processes"),
+    [
+        ({}, "1"),
+        ({"requests": {"cpu": "2500m"}}, "3"),
+        ({"limits": {"cpu": "4"}}, "4"),
+        ({"requests": {"cpu": "2"}, "limits": {"cpu": "4"}}, "2"),
+        ({"requests": {"cpu": "8"}, "limits": {"nvidia.com/gpu": "2"}}, "auto"),
+    ],
+)
+def test_a_rank_has_as_many_processes_as_cpus_unless_torchrun_counts_gpus(
+    resources: dict[str, Any], processes: str
+) -> None:
+    bed = _bed()
+    _create(bed, trainer={"numNodes": 1, "resourcesPerNode": resources})
+    env = {each["name"]: each.get("value") for each in _template(bed)["spec"]["containers"][0]["env"]}
+    assert env["PET_NPROC_PER_NODE"] == processes
+
+
 def test_a_release_carries_the_new_patch_and_running_jobsets_are_left_alone() -> None:
     bed = _bed()
     _create(bed, suspend=True, runtimePatches=_patch(metadata={"annotations": {"a": "0"}}))
