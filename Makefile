@@ -10,6 +10,8 @@ JOBS ?= 2
 # The Kubeflow SDK wants an older `kubernetes` than the cncf provider, so it lives in an environment of its own.
 KUBEFLOW_VENV ?= .venv-kubeflow
 
+MAIN_JOB = tests/e2e/test_demo.py::test_the_demo_shows_a_training_run_and_ends_with_0
+
 UV := $(shell command -v uv 2>/dev/null)
 ifdef UV
 make_venv = uv venv --quiet --seed --allow-existing --python $(PYTHON) $(1)
@@ -29,10 +31,11 @@ demo: $(VENV)/.ready
 test: $(VENV)/.ready $(KUBEFLOW_VENV)/.ready
 	KUBEFLOW_PYTHON=$(KUBEFLOW_VENV)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(TESTS)
 
-# The suite for both clusters, on the real control plane, which is built from source the first time.
+# What can run on either cluster, on the real control plane, which is built from source the first time.
 test-real: $(VENV)/.ready
 	$(BIN)/python -m tests.realcluster.build
 	$(BIN)/python -m pytest --real tests/suite
+	$(BIN)/python -m pytest --real tests/realcluster tests/e2e/test_node_loss.py $(MAIN_JOB)
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

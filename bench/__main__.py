@@ -32,7 +32,7 @@ from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
 from airflow_dispatch.kube.decoding import decode_record
-from airflow_dispatch.kube.hub import shared_hub
+from airflow_dispatch.kube.sharing import shared_hub
 from airflow_dispatch.kube.store import Store
 from airflow_dispatch.localcluster import LocalCluster
 from tests.support.proxy import CountingProxy, counting_proxy

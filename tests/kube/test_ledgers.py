@@ -17,7 +17,8 @@ from airflow_dispatch.core.ledger import Confirmation, Entry, Ledger
 from airflow_dispatch.kube import ledgers
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import Hub, shared_hub
+from airflow_dispatch.kube.hub import Hub
+from airflow_dispatch.kube.sharing import shared_hub
 from airflow_dispatch.localcluster.apiserver.errors import ApiError
 from airflow_dispatch.localcluster.apiserver.registry import Registry
 from airflow_dispatch.localcluster.apiserver.server import ApiServer

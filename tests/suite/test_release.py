@@ -19,8 +19,8 @@ from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.core.observation import CauseKind, Observation, State
 from airflow_dispatch.kube import ledgers
 from airflow_dispatch.kube.client import KubeClient
-from airflow_dispatch.kube.hub import shared_hub
 from airflow_dispatch.kube.paths import PODS
+from airflow_dispatch.kube.sharing import shared_hub
 from airflow_dispatch.localcluster.client import MERGE_PATCH, HttpApi
 from airflow_dispatch.localcluster.resources import PODS as POD_RESOURCE
 from tests.suite.workspace import WAIT_SECONDS, Workspace
@@ -150,7 +150,8 @@ async def deleted(found: Stuck) -> None:
 
 
 async def confirmed(found: Stuck) -> None:
-    done = await found.adapter.confirm_ceased(found.job.job_id, who="tests", reason="the machine is off")
+    async with found.workspace.administrator() as operator:
+        done = await operator.confirm_ceased(found.job.job_id, who="tests", reason="the machine is off")
     assert done == (f"{found.pod} on {found.node}",)
 
 
