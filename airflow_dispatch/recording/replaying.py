@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from airflow_dispatch.core.observation import Observation
@@ -86,9 +87,10 @@ def replay(recording: Recording, until: float) -> Replay:
 def changes(recording: Recording, until: float) -> Iterator[Change]:
     """Every observation that differs from the last one of its object, as a watch would have given it."""
     played = Replay(recording)
+    start = recording.clock(0)
     last: dict[tuple[str, str], Observation] = {}
     for line in recording.events(until):
-        now = recording.clock(line.t)
+        now = start + timedelta(seconds=line.t)
         for job_id in jobs_of(played.store, played.take(line)):
             for seen in observations(played.store, now, job_id):
                 key = (seen.ref, seen.uid)
