@@ -18,7 +18,7 @@ from airflow_dispatch.core.snapshot import Snapshot
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import shared_hub
+from airflow_dispatch.kube.sharing import shared_hub
 from airflow_dispatch.localcluster import LocalCluster
 from bench.report import say
 

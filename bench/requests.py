@@ -17,7 +17,7 @@ from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.core.observation import Cause, Observation, State
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import shared_hub
+from airflow_dispatch.kube.sharing import shared_hub
 from airflow_dispatch.localcluster import LocalCluster
 from airflow_dispatch.localcluster.kubelet.scripted import Script
 from bench.report import say

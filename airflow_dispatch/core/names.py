@@ -37,6 +37,7 @@ ANNOTATION_ADMISSION: Final = PREFIX + "admission"
 # On runtime copies.
 ANNOTATION_RUNTIME_SOURCE: Final = PREFIX + "runtime-source"
 ANNOTATION_RUNTIME_HARDENED: Final = PREFIX + "runtime-hardened"
+ANNOTATION_RUNTIME_UNSAFE: Final = PREFIX + "runtime-unsafe"
 
 # Who we are.
 FIELD_MANAGER: Final = PREFIX + "adapter"

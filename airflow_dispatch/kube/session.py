@@ -30,6 +30,9 @@ CONNECT_SECONDS: Final = 10.0
 _RENEWAL_PAUSE: Final = timedelta(seconds=15)
 """Between two tries to renew credentials that are still accepted."""
 
+_UNDECIDED: Final = frozenset({502, 504})
+"""A server or a gateway before it gave up waiting: the write may have happened, or may yet."""
+
 _NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 
 
@@ -106,7 +109,8 @@ class Session:
                         continue
                     if response.status >= 300:  # noqa: PLR2004
                         retry_after = response.headers.get("Retry-After")
-                        raise error_of(response.status, await response.read(), what=what, retry_after=retry_after)
+                        error = error_of(response.status, await response.read(), what=what, retry_after=retry_after)
+                        raise OutcomeUnknown(str(error)) if writes and response.status in _UNDECIDED else error
                     try:
                         yield response
                     finally:

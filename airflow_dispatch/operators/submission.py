@@ -78,6 +78,8 @@ async def submit(hook: DispatchHook, job: TrainingJob, task_instance: Any, log: 
                 waiting = ", ".join(error.remaining)
                 log.log(logging.WARNING, "not opened yet, waiting for pods of the previous execution: %s", waiting)
             else:
+                if observation.uid != submitted.observation.uid:
+                    log.log(logging.INFO, "adopted %s in its place, from another try at work", observation.ref)
                 log.log(logging.INFO, "opened")
         return observation
 

@@ -48,17 +48,19 @@ class Replay:
     def take(self, line: Line) -> set[str]:
         """Takes one line; returns the names of the TrainJobs whose snapshot may differ now.
 
-        An object that can't be read is left out, as a hub does, and noted in :attr:`odd`.
+        What has no name is left out, as a hub does, and noted in :attr:`odd`.
         """
         if line.nodes_readable is not None:
             return self._permission(line.nodes_readable)
+        if line.ledger is not None:
+            return self.store.take_ledger(line.ledger)
         found = named(line.object)
         resource = RESOURCES.get((found.group, found.kind))
         if line.event is None or resource is None:
             return set()
         item = decode_record(resource, line.object)
         if isinstance(item, Unreadable):
-            self.odd.append(f"at {line.t:g} s: {item.kind} {item.metadata.name} is left out: {item.problem}")
+            self.odd.append(f"at {line.t:g} s: a {item.kind} without a name is left out: {item.problem}")
         name = item.metadata.name
         touched = self.store.apply(line.event, resource.kind, item)
         if resource is paths.NODES and line.event == "DELETED" and name in self.store.unseen_nodes:

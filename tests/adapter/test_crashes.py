@@ -9,8 +9,6 @@ import asyncio
 import contextlib
 import difflib
 import itertools
-import json
-import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -30,22 +28,11 @@ from airflow_dispatch.localcluster.kubelet import ScriptedRuntime
 from airflow_dispatch.localcluster.resources import JOBSETS, PODS, TRAINING_RUNTIMES, TRAINJOBS, Resource
 from airflow_dispatch.localcluster.thread import ClusterThread
 from tests.support.crash import Crash
+from tests.support.picture import picture
 
 NAMESPACE: Final = "default"
 SETTLED: Final = 40.0
 """Seconds in which pods that were told to stop have stopped, and controllers have said so."""
-
-_DIFFERENT: Final = (
-    (r"v1:[0-9a-f]{64}", "DIGEST"),
-    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
-    (r"[0-9a-f]{40}", "HASH"),
-    (r"[0-7][0-9a-hjkmnp-tv-zA-HJKMNP-TV-Z]{25}", "JOB"),
-    (r"\d{4}-\d\d-\d\dT[\d:.]+Z?", "TIME"),
-    (r"-node-0-0-[a-z0-9]{5}", "-node-0-0-POD"),
-    (r"(JOB-s|s=|JOB\.)\d+", r"\1N"),
-    (r'(/submission": |"DISPATCH_(?:SUBMISSION|K8S_EPOCH_PREFIX)",\s+"value": )"\d+"', r'\1"N"'),
-)
-"""What is another in each run; N too, which counts the runtime copy that a stopped start has left."""
 
 _numbers = itertools.count()
 
@@ -88,25 +75,9 @@ class Life:
         self.cluster.read(edit)
 
     def picture(self) -> list[str]:
-        """All that matters of what is there, line by line, without what differs from one run to the next."""
-        found: list[Any] = []
-        for resource in (TRAINJOBS, TRAINING_RUNTIMES, JOBSETS):
-            for item in self.items(resource):
-                metadata = item["metadata"]
-                annotations = dict(metadata.get("annotations") or {})
-                annotations.pop(names.ANNOTATION_JOBSET_UID, None)  # written by whoever sees the JobSet first
-                owners = [(owner["kind"], owner["name"]) for owner in metadata.get("ownerReferences") or ()]
-                conditions = (item.get("status") or {}).get("conditions") or ()
-                states = sorted((each["type"], each["status"], each["reason"]) for each in conditions)
-                parts = (metadata.get("labels"), annotations, owners, metadata.get("generation"), states)
-                found.append((resource.plural, metadata["name"], *parts, item["spec"]))
-        for pod in self.items(PODS):
-            metadata = pod["metadata"]
-            found.append((pod["status"]["phase"], metadata["labels"], metadata["annotations"]))
-        text = json.dumps(found, sort_keys=True, indent=1)
-        for pattern, word in _DIFFERENT:
-            text = re.sub(pattern, word, text)
-        return text.replace(self.task.run_id, "RUN").splitlines()
+        """All that matters of what is there."""
+        kinds = (TRAINJOBS, TRAINING_RUNTIMES, JOBSETS)
+        return picture([(each.plural, self.items(each)) for each in kinds], self.items(PODS), self.task.run_id)
 
     def check_never_two(self) -> None:
         """No two containers of the job, which has one rank, ever ran at the same time."""

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from airflow_dispatch.adapter import Adapter, retrying
 from airflow_dispatch.core import names
-from airflow_dispatch.core.errors import InvalidJob, Refused
+from airflow_dispatch.core.errors import InvalidJob, Refused, Unreachable
 from airflow_dispatch.core.identity import TaskKey
 from airflow_dispatch.core.observation import Cause, CauseKind, Provenance, State
-from airflow_dispatch.localcluster.resources import TRAINING_RUNTIMES, TRAINJOBS
+from airflow_dispatch.localcluster.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    NAMESPACES,
+    TRAINING_RUNTIMES,
+    TRAINJOBS,
+    Resource,
+)
 from tests.support.cluster import JOB_ID, NAMESPACE, Cluster, cluster, job
 
 NAME = names.object_name(JOB_ID, 1)
@@ -130,5 +137,84 @@ def test_a_job_of_another_task_is_not_adopted(tmp_path: Path) -> None:
             await running.adapter.submit(job(), ORIGIN, 1)
             with pytest.raises(Refused, match="another task's"):
                 await running.adapter.submit(job(), ORIGIN._replace(deployment="other"), 1)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("resource", [TRAINJOBS, TRAINING_RUNTIMES], ids=lambda each: each.plural)
+def test_an_object_of_that_name_that_is_not_dispatch_s_is_refused_and_left_alone(
+    tmp_path: Path, resource: Resource
+) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            await running.adapter.start(job(), submission=1, attempt=1)
+            found = running.registry.get(resource, NAMESPACE, NAME)
+            for each in (TRAINJOBS, TRAINING_RUNTIMES):
+                running.registry.delete(each, NAMESPACE, NAME)
+            theirs = {"metadata": {"name": NAME, "labels": {"theirs": "yes"}}, "spec": found["spec"]}
+            made = running.registry.create(resource, NAMESPACE, {**theirs, "apiVersion": found["apiVersion"]})
+            with pytest.raises(Refused, match=f"{NAMESPACE}/{NAME}"):
+                await running.adapter.start(job(), submission=1, attempt=1)
+            assert running.registry.get(resource, NAMESPACE, NAME) == made
+
+    asyncio.run(run())
+
+
+def test_a_copy_that_belongs_to_another_trainjob_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "_FIRST_PAUSE", 0.0001)
+
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            await running.adapter.start(job(), submission=1, attempt=1)
+            running.registry.delete(TRAINJOBS, NAMESPACE, NAME)
+            with pytest.raises(Unreachable, match="belongs to a TrainJob that is going away"):
+                await running.adapter.start(job(), submission=1, attempt=1)
+
+    asyncio.run(run())
+
+
+def test_a_trainjob_that_is_being_deleted_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "_FIRST_PAUSE", 0.0001)
+
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            await running.adapter.start(job(), submission=1, attempt=1)
+            running.registry.delete(TRAINJOBS, NAMESPACE, NAME, propagation="Foreground")
+            with pytest.raises(Unreachable, match="is being deleted since"):
+                await running.adapter.start(job(), submission=1, attempt=1)
+            with pytest.raises(Refused, match="is being deleted"):
+                await running.adapter.open(NAME)
+            again = await running.adapter.submit(job(), ORIGIN, 1)
+            assert again.observation.submission == 2
+
+    asyncio.run(run())
+
+
+def test_a_namespace_that_goes_refuses_a_start_and_lets_a_cancel_pass(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            running.registry.create(NAMESPACES, None, {"metadata": {"name": "going"}})
+            adapter = Adapter(running.client, "going")
+            await adapter.start(job(), submission=1, attempt=1)
+            running.registry.delete(NAMESPACES, None, "going")
+            with pytest.raises(Refused, match="being terminated"):
+                await adapter.start(job(), submission=2, attempt=1)
+            await adapter.cancel(NAME)
+            await adapter.cancel(NAME)
+
+    asyncio.run(run())
+
+
+def test_a_runtime_that_may_overlap_says_so_when_it_is_allowed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            allowed = job(runtime="torch-distributed-unsafe", unsafe_runtime="allow")
+            seen = await running.adapter.start(allowed, submission=1, attempt=1)
+            assert (seen.cause.detail, seen.foreign) == ("runtime may overlap", False)
+            found = await running.adapter.inspect(NAME)
+            assert found == seen
+            copy = running.registry.get(TRAINING_RUNTIMES, NAMESPACE, NAME)
+            source = running.registry.get(CLUSTER_TRAINING_RUNTIMES, None, "torch-distributed-unsafe")
+            assert copy["spec"] == source["spec"]
 
     asyncio.run(run())

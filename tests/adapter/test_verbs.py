@@ -1,4 +1,4 @@
-"""``hold``, ``release``, ``cancel``, ``find`` and ``inspect``."""
+"""``cancel``, ``find`` and ``inspect``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from airflow_dispatch.core import names
-from airflow_dispatch.core.errors import Refused
-from airflow_dispatch.core.manifest import read_admission
-from airflow_dispatch.core.observation import State
 from airflow_dispatch.localcluster.resources import PODS, TRAINJOBS
 from tests.support.cluster import JOB_ID, NAMESPACE, Cluster, cluster, job
 
@@ -28,24 +23,6 @@ def add_pod(running: Cluster, of: str) -> None:
         "spec": {"containers": [{"name": "node", "image": "example.invalid/app:1"}]},
     }
     running.registry.create(PODS, NAMESPACE, body)
-
-
-def test_a_hold_is_released_by_its_own_instance_alone(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with cluster(tmp_path) as running:
-            await running.adapter.start(job(), submission=1, attempt=1)
-            held = await running.adapter.hold(NAME, instance=2, who="me", reason="why")
-            assert held.hold_instance == 2
-            with pytest.raises(Refused, match="newer"):
-                await running.adapter.hold(NAME, instance=1, who="me", reason="why")
-            opened = await running.adapter.open(NAME)
-            assert (opened.state, trainjob(running)["spec"]["suspend"]) == (State.HELD, True)
-            with pytest.raises(Refused, match="not 1"):
-                await running.adapter.release(NAME, instance=1)
-            released = await running.adapter.release(NAME, instance=2)
-            assert (released.hold_instance, read_admission(trainjob(running))) == (0, 1)
-
-    asyncio.run(run())
 
 
 def test_cancel_spares_another_object_of_the_name(tmp_path: Path) -> None:

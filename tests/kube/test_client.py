@@ -86,6 +86,18 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.parametrize("code", [502, 504])
+def test_a_write_that_the_server_gave_up_waiting_for_has_an_unknown_outcome(tmp_path: Path, code: int) -> None:
+    async def main() -> None:
+        async with client_of(answering(code, "Timeout", "request did not complete"), tmp_path) as client:
+            with pytest.raises(OutcomeUnknown, match=rf"update pods ml/p: request did not complete \(HTTP {code}\)"):
+                await client.replace(paths.PODS, POD)
+            with pytest.raises(Unreachable):
+                await client.get(paths.PODS, "p", "ml")
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(("code", "reason", "message", "expected"), ANSWERS)
 def test_an_answer_becomes_the_error_that_says_what_a_caller_can_do(
     tmp_path: Path, code: int, reason: str, message: str, expected: type[Exception]

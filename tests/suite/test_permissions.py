@@ -182,6 +182,23 @@ def test_the_documented_permissions_are_enough_for_a_triggerer(
     asyncio.run(main())
 
 
+def test_a_triggerer_that_may_not_get_a_trainjob_says_so_when_it_is_gone(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        (missing,) = (each for each in verbs_of(TRIGGERER) if str(each) == ONLY_OF_A_LOST_JOB)
+        observation = await submitted(workspace, "true")
+        async with workspace.administrator() as administrator:
+            await administrator.cancel(name_of(observation))
+        async with workspace.accounts.without(TRIGGERER, missing):
+            ended, _ = await wait(workspace, monkeypatch, observation, until="never logged")
+        assert ended is not None
+        assert ended["status"] == "error"
+        assert refusal(workspace, TRIGGERER, missing) in ended["line"]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("missing", [each for each in verbs_of(TRIGGERER) if str(each) != ONLY_OF_A_LOST_JOB], ids=str)
 def test_a_verb_that_a_triggerer_lacks_is_named_and_the_job_goes_on(
     missing: Verb, workspace: Workspace, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""A counting reverse proxy before an API server: how many requests and streams does something cost?"""
+"""A reverse proxy before an API server that counts what something costs, and lets requests go wrong."""
 
 from __future__ import annotations
 
@@ -14,17 +14,27 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from airflow_dispatch.kube.streams import abandon
+
+UNSENT = "unsent"
+"""The connection breaks before the server has the request."""
+
+UNANSWERED = "unanswered"
+"""The server does what it is asked, and its answer is lost."""
+
 
 class CountingProxy:
     """``requests`` counts by method and resource, ``streams`` the watches that are open now.
 
-    ``kubeconfig`` names the proxy as the cluster.
+    ``kubeconfig`` names the proxy as the cluster. ``fault`` says of each request what goes wrong with it: an answer
+    that is given instead, :data:`UNSENT` or :data:`UNANSWERED`; None for nothing.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
         self.requests: Counter[str] = Counter()
         self.streams: Counter[str] = Counter()
         self.kubeconfig = kubeconfig
+        self.fault: Callable[[web.Request], web.Response | str | None] = lambda _: None
         self._changed = asyncio.Event()
         self._open: defaultdict[str, set[aiohttp.ClientResponse]] = defaultdict(set)
 
@@ -43,6 +53,7 @@ class CountingProxy:
         try:
             yield
         finally:
+            abandon(answer)
             self._open[resource].discard(answer)
             self.streams[resource] -= 1
             self._changed.set()
@@ -50,7 +61,7 @@ class CountingProxy:
     def break_streams(self, resource: str) -> None:
         """Breaks the connections of all watches of a kind that are open."""
         for answer in list(self._open[resource]):
-            answer.close()
+            abandon(answer)
 
     @property
     def total(self) -> int:
@@ -73,6 +84,11 @@ async def counting_proxy(kubeconfig: Path, folder: Path) -> AsyncIterator[Counti
             resource = _resource(request.path)
             watch = request.query.get("watch") == "true" or request.query.get("follow") == "true"
             proxy.requests[f"{request.method} {resource}"] += 1
+            fault = proxy.fault(request)
+            if isinstance(fault, web.Response):
+                return fault
+            if fault == UNSENT:
+                return _broken(request)
             headers = {key: value for key, value in request.headers.items() if key.lower() != "host"}
             async with session.request(
                 request.method,
@@ -81,6 +97,9 @@ async def counting_proxy(kubeconfig: Path, folder: Path) -> AsyncIterator[Counti
                 data=await request.read(),
                 timeout=aiohttp.ClientTimeout(),
             ) as answer:
+                if fault == UNANSWERED:
+                    await answer.read()
+                    return _broken(request)
                 response = web.StreamResponse(status=answer.status)
                 response.content_type = answer.content_type
                 await response.prepare(request)
@@ -107,6 +126,12 @@ async def counting_proxy(kubeconfig: Path, folder: Path) -> AsyncIterator[Counti
             yield proxy
         finally:
             await runner.cleanup()
+
+
+def _broken(request: web.Request) -> web.Response:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
 
 
 def _resource(path: str) -> str:

@@ -27,7 +27,7 @@ import msgspec
 from airflow_dispatch.core.classify.began import began
 from airflow_dispatch.core.classify.conditions import join
 from airflow_dispatch.core.classify.facts import Facts
-from airflow_dispatch.core.classify.foreign import foreign
+from airflow_dispatch.core.classify.foreign import accepted, foreign
 from airflow_dispatch.core.classify.orphans import orphans
 from airflow_dispatch.core.classify.situation import situation
 from airflow_dispatch.core.classify.state import ended, rule
@@ -46,7 +46,7 @@ def classify(snapshot: Snapshot, now: datetime) -> Observation:
     facts = Facts(snapshot, now)
     ruling = rule(facts)
     contradictions = foreign(facts)
-    detail = _detail(ruling.cause.detail, [*contradictions, *situation(facts, ruling.state)])
+    detail = _detail(ruling.cause.detail, [*contradictions, *accepted(facts), *situation(facts, ruling.state)])
     submission = facts.submission
     return Observation(
         ref=f"{snapshot.namespace}/{facts.metadata.name}",

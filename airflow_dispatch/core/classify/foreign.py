@@ -189,3 +189,10 @@ ROWS: Final[tuple[Callable[[Facts], Iterator[str]], ...]] = (
 def foreign(facts: Facts) -> list[str]:
     """The notes, in the table's order; any of them makes the object foreign."""
     return [note for row in ROWS for note in row(facts)]
+
+
+def accepted(facts: Facts) -> list[str]:
+    """What was allowed though it is unsafe (contract, section 9): a note beside these that makes nothing foreign."""
+    copy = facts.snapshot.runtime
+    unsafe = copy is not None and copy.metadata.annotation(names.ANNOTATION_RUNTIME_UNSAFE) is not None
+    return ["runtime may overlap"] if unsafe else []

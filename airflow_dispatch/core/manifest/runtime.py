@@ -81,14 +81,16 @@ def hardened(runtime: Mapping[str, Any]) -> dict[str, Any]:
 def copy_of(runtime: Mapping[str, Any], job_id: str, submission: int, *, harden: bool = False) -> dict[str, Any]:
     """The copy of a runtime for one TrainJob: of its name, spec and labels verbatim, without an owner as yet.
 
-    With ``harden`` its spec is the safe twin's, and an annotation lists what that changed.
+    With ``harden`` its spec is the safe twin's, and an annotation lists what that changed; without, another lists what
+    is unsafe.
     """
     metadata = runtime["metadata"]
     source = f"{runtime['kind']}/{metadata['name']}@{metadata['resourceVersion']}"
     annotations = {names.ANNOTATION_RUNTIME_SOURCE: source}
-    changed = unsafe_fields(runtime) if harden else []
-    if changed:
-        annotations[names.ANNOTATION_RUNTIME_HARDENED] = json.dumps(changed)
+    unsafe = unsafe_fields(runtime)
+    if unsafe:
+        key = names.ANNOTATION_RUNTIME_HARDENED if harden else names.ANNOTATION_RUNTIME_UNSAFE
+        annotations[key] = json.dumps(unsafe)
     namesake = names.object_name(job_id, submission)
     return {
         "apiVersion": names.API_VERSION_TRAINER,
@@ -102,7 +104,7 @@ def copy_of(runtime: Mapping[str, Any], job_id: str, submission: int, *, harden:
             },
             "annotations": annotations,
         },
-        "spec": copy.deepcopy((hardened(runtime) if changed else runtime)["spec"]),
+        "spec": copy.deepcopy((hardened(runtime) if unsafe and harden else runtime)["spec"]),
     }
 
 
