@@ -2,8 +2,7 @@
 
 However many jobs are waited for, there is one stream a kind: TrainJobs, JobSets, Jobs, pods, runtime copies, Warning
 Events, Kueue's Workloads where the server has them, and Nodes, which are got one by one where they may not be listed.
-A Node that a pod is bound to and no stream has shown yet is got by itself. A pod that vanishes while it runs is written
-into its job's ledger (contract, section 12), and nothing else is written.
+A pod that vanishes while it runs is written into its job's ledger (contract, section 12); nothing else is written.
 """
 
 from __future__ import annotations
@@ -132,10 +131,7 @@ class Hub:
                 del self._wakers[name]
 
     async def changes(self, job_id: str) -> AsyncGenerator[None, None]:
-        """Yields now, and after each change to any object of a job, in whichever submission; else as :meth:`subscribe`.
-
-        What changed is in :attr:`store`.
-        """
+        """As :meth:`subscribe`, after each change to any object of a job in any submission; :attr:`store` has them."""
         async with contextlib.aclosing(self.subscribe(job_id)) as changes:
             async for _ in changes:
                 yield
