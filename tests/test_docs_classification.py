@@ -16,6 +16,9 @@ from tests.support.pages import page_id, rows
 from tests.support.reference import CLASSIFICATION, CONTRACT, marked_tests, regenerated
 from tests.support.rows import all_rows
 
+LAST_OF_CLASSIFICATION = 8
+"""The sections of the contract after this one say what to do, not what is."""
+
 ROWS = {each.row.id for each in all_rows()}
 
 
@@ -24,9 +27,10 @@ def test_the_page_is_as_the_code_makes_it(page: Path) -> None:
     assert page.read_text() == regenerated(page), "run `make docs`"
 
 
-def test_every_row_stands_once_in_both_pages() -> None:
-    for page in (CLASSIFICATION, CONTRACT):
-        assert Counter(cells[0] for cells in rows(page.read_text())) == Counter(ROWS)
+def test_every_row_stands_once_in_the_contract_s_page_and_those_of_classification_in_theirs() -> None:
+    classification = {row for row in ROWS if int(row.partition("/")[0].partition(".")[0]) <= LAST_OF_CLASSIFICATION}
+    for page, expected in ((CONTRACT, ROWS), (CLASSIFICATION, classification)):
+        assert Counter(cells[0] for cells in rows(page.read_text())) == Counter(expected)
 
 
 def test_every_row_has_a_test_and_tests_name_no_other() -> None:

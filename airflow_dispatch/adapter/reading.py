@@ -154,7 +154,7 @@ async def _fill_events(target: Target, store: Store) -> None:
 
 
 async def _read_nodes_of(target: Target, store: Store, job_id: str | None) -> None:
-    """The Nodes of one job's pods, or of all."""
+    """The Nodes of one job's pods and what its ledger holds, or the Nodes of all."""
     prefix = f"dj-{job_id.lower()}-s" if job_id else ""
     wanted = [
         pod.spec.node_name

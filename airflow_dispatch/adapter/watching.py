@@ -17,7 +17,8 @@ from airflow_dispatch.core.identity import parse_job_id
 from airflow_dispatch.core.observation import Observation
 from airflow_dispatch.core.snapshot import Snapshot
 from airflow_dispatch.kube import paths
-from airflow_dispatch.kube.hub import Hub, shared_hub
+from airflow_dispatch.kube.hub import Hub
+from airflow_dispatch.kube.sharing import shared_hub
 
 __all__ = ["remember_jobset", "watch"]
 

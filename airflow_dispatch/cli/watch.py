@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 async def _watch(cluster: Cluster, options: argparse.Namespace) -> int:
     """Follows the job through a hub; nothing is written, not even what a waiting task would note on the TrainJob."""
-    from airflow_dispatch.kube.hub import shared_hub  # noqa: PLC0415 - takes a while, and --help does without it
+    from airflow_dispatch.kube.sharing import shared_hub  # noqa: PLC0415 - takes a while, and --help does without it
 
     job_id = (await cluster.one()).job_id
     async with shared_hub(cluster.client.config, cluster.namespace) as hub:

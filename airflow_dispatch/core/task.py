@@ -20,6 +20,7 @@ from airflow_dispatch.core.identity import MAX_SUBMISSION, TaskKey, parse_gates,
 from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.core.objects import TrainJob
 from airflow_dispatch.core.observation import Cause
+from airflow_dispatch.core.rows import Row, implements
 
 __all__ = [
     "Action",
@@ -115,12 +116,37 @@ def decide(
     present = sorted((each for each in submissions if not each.deleting), key=lambda each: each.number)
     following = next_submission(try_number, [highest, *(each.number for each in submissions)])
     if not present:
-        return Decision(Action.START, following)
+        return _nothing_left(following)
     stays = standing(present)
     subject = stays if stays is not None and stays.opened else present[-1]
     if subject.origin is not None and subject.origin != origin:
         raise Refused(f"submission {subject.number} of this job is another task's: {format_origin(subject.origin)}")
     others = tuple(each for each in present if each.live and each != subject)
+    return _by_subject(subject, others, following, digest)
+
+
+@implements(
+    Row(
+        "13",
+        "none",
+        "no submission, or gone since an earlier try, or being deleted: start the next",
+        details=("start",),
+    )
+)
+def _nothing_left(following: int) -> Decision:
+    return Decision(Action.START, following)
+
+
+@implements(
+    Row(
+        "13", "reported", "ended and reported: start the next; one that is alive all the same goes", details=("start",)
+    ),
+    Row("13", "not-reported", "ended, not reported: take its verdict, no new submission", details=("verdict",)),
+    Row("13", "same", "live, with the same digest: adopt it", details=("adopt",)),
+    Row("13", "changed", "live, with another digest: it goes, then start the next", details=("replace",)),
+)
+def _by_subject(subject: Submitted, others: tuple[Submitted, ...], following: int, digest: str) -> Decision:
+    """By the submission that decides; ``others`` are the job's other live ones."""
     if subject.reported:
         return Decision(Action.START, following, (*others, subject) if subject.live else others)
     if subject.finished:

@@ -18,7 +18,8 @@ from airflow_dispatch.core.snapshot import Site
 from airflow_dispatch.hooks.connection import Connection, read_connection
 from airflow_dispatch.hooks.deployment import configured_deployment
 from airflow_dispatch.kube.client import KubeClient
-from airflow_dispatch.kube.hub import Hub, shared_hub
+from airflow_dispatch.kube.hub import Hub
+from airflow_dispatch.kube.sharing import shared_hub
 
 __all__ = ["DispatchHook"]
 

@@ -1,9 +1,8 @@
-"""One set of watches for a connection and a namespace, shared by all who wait there.
+"""One set of watches for a connection and a namespace; all who wait there share it (``kube.sharing``).
 
 However many jobs are waited for, there is one stream a kind: TrainJobs, JobSets, Jobs, pods, runtime copies, Warning
 Events, Kueue's Workloads where the server has them, and Nodes, which are got one by one where they may not be listed.
-A Node that a pod is bound to and no stream has shown yet is got by itself. A pod that vanishes while it runs is written
-into its job's ledger (contract, section 12), and nothing else is written.
+A pod that vanishes while it runs is written into its job's ledger (contract, section 12); nothing else is written.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Iterable
+from typing import Final
 
 from airflow_dispatch.core.errors import DispatchError, Forbidden, Gone, NotFound, Unreachable
 from airflow_dispatch.core.identity import parse_name
@@ -22,12 +21,11 @@ from airflow_dispatch.core.objects import Object
 from airflow_dispatch.core.snapshot import Site, Snapshot
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.client import WATCH_SECONDS, KubeClient
-from airflow_dispatch.kube.config import ClusterConfig
 from airflow_dispatch.kube.ledgers import LedgerWriter
 from airflow_dispatch.kube.paths import Resource
 from airflow_dispatch.kube.store import Store
 
-__all__ = ["Hub", "shared_hub"]
+__all__ = ["Hub"]
 
 logger = logging.getLogger(__name__)
 
@@ -133,10 +131,7 @@ class Hub:
                 del self._wakers[name]
 
     async def changes(self, job_id: str) -> AsyncGenerator[None, None]:
-        """Yields now, and after each change to any object of a job, in whichever submission; else as :meth:`subscribe`.
-
-        What changed is in :attr:`store`.
-        """
+        """As :meth:`subscribe`, after each change to any object of a job in any submission; :attr:`store` has them."""
         async with contextlib.aclosing(self.subscribe(job_id)) as changes:
             async for _ in changes:
                 yield
@@ -324,65 +319,6 @@ class Hub:
             return await self.client.read(paths.NODES, name)
         except NotFound:
             return None
-
-
-class _Shared:
-    """A hub, the task in which it runs and which owns its client, and how many use it."""
-
-    def __init__(self, config: ClusterConfig, namespace: str, site: Site) -> None:
-        self.users = 0
-        self._hub: asyncio.Future[Hub] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(config, namespace, site), name=f"hub {namespace}")
-
-    async def _run(self, config: ClusterConfig, namespace: str, site: Site) -> None:
-        async with await KubeClient.connect(config) as client:
-            hub = Hub(client, namespace, site=site)
-            self._hub.set_result(hub)
-            await hub.run()
-            await asyncio.Event().wait()  # whoever still holds the hub may use its client, until the last has left
-
-    @property
-    def ended(self) -> bool:
-        """It is of no use to a new user."""
-        return self._task.done() or (self._hub.done() and self._hub.result().failed)
-
-    async def hub(self) -> Hub:
-        """The hub, once its configuration is loaded; raises what keeps it from that, to each who waits."""
-        either: set[asyncio.Future[Any]] = {self._hub, self._task}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not self._hub.done():
-            self._task.result()
-        return self._hub.result()
-
-    async def close(self) -> None:
-        """Ends the watches and closes the client; goes on with it even when the caller is cancelled meanwhile."""
-        self._task.cancel()
-        await asyncio.wait({self._task})
-
-
-_hubs: dict[tuple[ClusterConfig, str, Site, asyncio.AbstractEventLoop], _Shared] = {}
-
-
-@contextlib.asynccontextmanager
-async def shared_hub(config: ClusterConfig, namespace: str, *, site: Site = Site()) -> AsyncIterator[Hub]:  # noqa: B008
-    """The hub of this connection and namespace in this event loop, opened by the first user and closed by the last.
-
-    A hub that has failed is left to those who have it; who comes next opens a new one. Raises
-    :class:`ConfigurationError` when the configuration can't be loaded.
-    """
-    key = (config, namespace, site, asyncio.get_running_loop())
-    shared = _hubs.get(key)
-    if shared is None or shared.ended:
-        shared = _hubs[key] = _Shared(config, namespace, site)
-    shared.users += 1
-    try:
-        yield await shared.hub()
-    finally:
-        shared.users -= 1
-        if shared.users == 0:
-            if _hubs.get(key) is shared:
-                del _hubs[key]
-            await shared.close()
 
 
 def _warn_if_odd(kind: str, item: Object) -> None:

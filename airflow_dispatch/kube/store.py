@@ -5,6 +5,7 @@ Pure: events in, snapshots out. A recording of a watch can be replayed through i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -372,9 +373,14 @@ def _keys(item: Object) -> frozenset[str]:
 
 def _owners(pod: Pod) -> frozenset[str]:
     """The TrainJobs that a pod belongs to: by our two labels, and separately by JobSet's (contract, section 2)."""
-    metadata = pod.metadata
-    found = {metadata.label(names.LABEL_JOBSET_NAME)}
-    job_id, submission = metadata.label(names.LABEL_JOB_ID), metadata.label(names.LABEL_SUBMISSION)
+    label = pod.metadata.label
+    return _named(label(names.LABEL_JOBSET_NAME), label(names.LABEL_JOB_ID), label(names.LABEL_SUBMISSION))
+
+
+@functools.lru_cache(maxsize=1024)
+def _named(jobset: str | None, job_id: str | None, submission: str | None) -> frozenset[str]:
+    """The names that three labels say; kept, since all pods of a gang carry the same ones."""
+    found = {jobset}
     if job_id and submission and submission.isdecimal():
         found.add(names.object_name(job_id, int(submission)))
     return frozenset(name for name in found if name)

@@ -9,6 +9,7 @@ a watch event           ``t`` (seconds since the start), ``event`` (ADDED, MODIF
 something done          ``t``, ``act`` in words, ``request``, ``response``
 a mark                  ``t``, ``mark``: a name for that moment
 a permission            ``t``, ``nodes_readable``: whether Nodes may be read from then on
+vanished pods           ``t``, ``ledger``: what a job's ledger of them says from then on (contract, section 12)
 ======================  ==========================================================================================
 
 Lines of one kind of object are in order; those of different kinds come from different watches.
@@ -23,6 +24,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from airflow_dispatch.core.errors import InvalidFile
+from airflow_dispatch.core.ledger import Ledger
 
 __all__ = ["EventType", "Head", "Line", "Recording", "encode", "named", "parse"]
 
@@ -54,6 +56,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mark: str | None = None
     act: str | None = None
     nodes_readable: bool | None = None
+    ledger: Ledger | None = None
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -82,7 +85,7 @@ class Recording(NamedTuple):
     def events(self, until: float) -> Iterator[Line]:
         """The lines that change what is known, up to a moment."""
         for line in self.lines:
-            if line.t <= until and (line.event is not None or line.nodes_readable is not None):
+            if line.t <= until and (line.event, line.nodes_readable, line.ledger) != (None, None, None):
                 yield line
 
     def moment(self, until: str | None) -> float:

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from airflow_dispatch.core.ledger import Ledger
 from airflow_dispatch.core.objects import Node, Object, Pod
 from airflow_dispatch.kube import paths
-from airflow_dispatch.kube.decoding import Unreadable, decode_record
+from airflow_dispatch.kube.decoding import decode_record
 from airflow_dispatch.kube.paths import Resource
 from airflow_dispatch.kube.store import Store
 from airflow_dispatch.recording.format import EventType, Line
@@ -62,6 +63,10 @@ class Tape:
         """Writes down whether Nodes may be read from now on."""
         self._write(Line(t=self._clock(), nodes_readable=readable))
 
+    def ledger(self, found: Ledger) -> None:
+        """Writes down what a job's ledger of vanished pods says from now on."""
+        self._write(Line(t=self._clock(), ledger=found))
+
     def mark(self, text: str) -> None:
         """Writes down a name for this moment."""
         self._write(Line(t=self._clock(), mark=text))
@@ -89,7 +94,7 @@ class RecordingStore(Store):
         """As the store's, and writes down what concerns the job."""
         touched = super().apply(event_type, kind, item)
         self._say_readable()
-        concerned = self._concerns(touched | ({item.metadata.name} if isinstance(item, Unreadable) else set()))
+        concerned = self._concerns(touched)
         if event_type == "DELETED":
             self._deleted(kind, item, concerned=concerned)
             self._tape.drop(kind, item)
@@ -110,6 +115,7 @@ class RecordingStore(Store):
         )
         if kind == _NODE:
             self.nodes_readable = True
+            self._say_readable()
         touched: set[str] = set()
         for old in before:
             if old.metadata.uid not in uids:
@@ -132,6 +138,13 @@ class RecordingStore(Store):
         self._say_readable()
         if self._concerns(touched):
             self._tape.no_such_node(name)
+        return touched
+
+    def take_ledger(self, found: Ledger) -> set[str]:
+        """As the store's, and writes it down when it says something else than before."""
+        touched = super().take_ledger(found)
+        if self._concerns(touched):
+            self._tape.ledger(found)
         return touched
 
     # ------------------------------------------------------------ the inside

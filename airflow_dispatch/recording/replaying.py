@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from airflow_dispatch.core.observation import Observation
@@ -48,17 +49,19 @@ class Replay:
     def take(self, line: Line) -> set[str]:
         """Takes one line; returns the names of the TrainJobs whose snapshot may differ now.
 
-        An object that can't be read is left out, as a hub does, and noted in :attr:`odd`.
+        What has no name is left out, as a hub does, and noted in :attr:`odd`.
         """
         if line.nodes_readable is not None:
             return self._permission(line.nodes_readable)
+        if line.ledger is not None:
+            return self.store.take_ledger(line.ledger)
         found = named(line.object)
         resource = RESOURCES.get((found.group, found.kind))
         if line.event is None or resource is None:
             return set()
         item = decode_record(resource, line.object)
         if isinstance(item, Unreadable):
-            self.odd.append(f"at {line.t:g} s: {item.kind} {item.metadata.name} is left out: {item.problem}")
+            self.odd.append(f"at {line.t:g} s: a {item.kind} without a name is left out: {item.problem}")
         name = item.metadata.name
         touched = self.store.apply(line.event, resource.kind, item)
         if resource is paths.NODES and line.event == "DELETED" and name in self.store.unseen_nodes:
@@ -84,9 +87,10 @@ def replay(recording: Recording, until: float) -> Replay:
 def changes(recording: Recording, until: float) -> Iterator[Change]:
     """Every observation that differs from the last one of its object, as a watch would have given it."""
     played = Replay(recording)
+    start = recording.clock(0)
     last: dict[tuple[str, str], Observation] = {}
     for line in recording.events(until):
-        now = recording.clock(line.t)
+        now = start + timedelta(seconds=line.t)
         for job_id in jobs_of(played.store, played.take(line)):
             for seen in observations(played.store, now, job_id):
                 key = (seen.ref, seen.uid)

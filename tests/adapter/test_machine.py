@@ -29,6 +29,7 @@ from tests.support.playground import Call, Playground, playground
 EXAMPLES = int(os.environ.get("DISPATCH_MACHINE_EXAMPLES", "0"))
 NODES = ("node-0", "node-1", "node-2")
 ORIGIN = TaskKey("machine", "dag", "run", "task", -1)
+RANKS = 2
 SUBMISSIONS = 4
 """The highest N that is started."""
 PATIENCE = 120.0
@@ -55,7 +56,12 @@ class Machine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
+        """A job runs."""
         self.ground = self._run(self._stack.enter_async_context(playground(Path(self._folder.name))))
+        self.submit("one", 1)
+        self.open(0)
+        self.wait(5.0)
+        assert len(self.ground.live_containers()) == RANKS
 
     def teardown(self) -> None:
         self._run(self._stack.aclose())
@@ -67,7 +73,7 @@ class Machine(RuleBasedStateMachine):
     @rule(argv=st.sampled_from(["one", "another"]), number=st.integers(1, SUBMISSIONS))
     def submit(self, argv: str, number: int) -> None:
         """A try of a task: starts, adopts, or replaces a submission of other parameters."""
-        wanted = job(argv=[argv], num_nodes=2)
+        wanted = job(argv=[argv], num_nodes=RANKS)
         self._call(f"submit {argv}", self.ground.adapter.submit(wanted, ORIGIN, number))
 
     @precondition(lambda self: self.trainjobs)

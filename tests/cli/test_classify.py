@@ -107,8 +107,8 @@ def test_an_odd_trainjob_is_unknown_and_says_which_field_is_odd(
 ) -> None:
     (seen,) = classified(capsys, listed(tmp_path, of("TrainJob", status={"conditions": "none"})))
     assert (seen["ref"], seen["cause"]["kind"], seen["cause"]["provenance"]) == (REF, "unknown", "")
-    assert f"TrainJob {NAME} can't be read whole: status: " in seen["cause"]["detail"]
-    assert "`$.conditions`" in seen["cause"]["detail"]
+    assert f"TrainJob {NAME} can't be read in full: " in seen["cause"]["detail"]
+    assert "`$.status.conditions`" in seen["cause"]["detail"]
 
 
 def test_an_odd_pod_still_counts_as_one_that_may_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,8 +117,7 @@ def test_an_odd_pod_still_counts_as_one_that_may_run(tmp_path: Path, capsys: pyt
     odd["metadata"]["labels"]["site"] = 5
     (seen,) = classified(capsys, listed(tmp_path, held, odd))
     assert "remaining pods: rank-0 on node-1 (not readable)" in seen["cause"]["detail"]
-    assert "Pod rank-0 can't be read whole: metadata.labels: " in seen["cause"]["detail"]
-    assert "Pod rank-0 can't be read whole: status: " in seen["cause"]["detail"]
+    assert "Pod rank-0 can't be read in full: " in seen["cause"]["detail"]
     assert seen["cause"]["kind"] == "unknown"
 
 
@@ -140,9 +139,9 @@ def test_items_that_are_no_objects_are_named_by_their_place(tmp_path: Path, caps
     printed, complaints = capsys.readouterr()
     assert printed.startswith(REF)
     assert [line.partition(": ")[2] for line in complaints.splitlines()] == [
-        f"{file}: item 1 is left out: it is no object",
+        f"{file}: item 1 is left out: Expected `object`, got `int`",
         f"{file}: item 3 is left out: a Pod without a name",
-        f"{file}: item 4 is left out: it is no object",
+        f"{file}: item 4 is left out: Expected `object`, got `null`",
     ]
 
 

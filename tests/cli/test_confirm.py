@@ -60,7 +60,7 @@ def test_nothing_to_confirm_is_refused(live: Live, capsys: pytest.CaptureFixture
 
 def test_a_job_that_is_none_is_bad_usage(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     assert confirm(live, job="train") == Exit.USAGE
-    assert "'train' is not a ULID" in capsys.readouterr().err
+    assert "'train' is neither a JobID" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("missing", ["--who", "--reason"])

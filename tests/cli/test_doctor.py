@@ -83,6 +83,8 @@ def test_a_role_is_asked_for_its_own_permissions_alone(cli: CommandLine) -> None
     as_user(cli, "worker", rules_of(WORKER))
     assert cli("doctor", "--role", "worker").code == Exit.DONE
     assert "no permission to watch trainjobs" in cli("doctor").out
+    as_user(cli, "triggerer", rules_of(TRIGGERER))
+    assert cli("doctor", "--role", "triggerer").code == Exit.DONE
 
 
 def test_an_unsafe_runtime_is_a_finding_as_json_too(cli: CommandLine) -> None:

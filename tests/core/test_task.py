@@ -27,6 +27,7 @@ from airflow_dispatch.core.task import (
     spec_digest,
     submissions_of,
 )
+from tests.support.rows import showing
 
 ORIGIN = TaskKey("airflow", "dag", "run", "task", -1)
 GOOD: dict[str, Any] = {"job_id": "01K6NJRFAE13R8H0C3SWZGBJ7R", "argv": ["true"], "runtime": "torch"}
@@ -48,33 +49,34 @@ REPORTED = submitted(finished=True, reported=True)
 @pytest.mark.parametrize(
     ("present", "try_number", "highest", "expected"),
     [
-        ([], 1, 0, Decision(Action.START, 1)),
-        ([], 3, 0, Decision(Action.START, 3)),
-        ([], 1, 4, Decision(Action.START, 5)),
-        ([submitted(2, deleting=True)], 1, 0, Decision(Action.START, 3)),
-        ([LIVE], 2, 1, Decision(Action.ADOPT, 1)),
-        ([OPENED], 2, 1, Decision(Action.ADOPT, 1)),
-        ([submitted(digest="v2:unknown")], 2, 1, Decision(Action.ADOPT, 1)),
-        ([submitted(digest=None)], 2, 1, Decision(Action.ADOPT, 1)),
-        ([OTHER], 2, 1, Decision(Action.REPLACE, 2, (OTHER,))),
-        ([ENDED], 2, 1, Decision(Action.VERDICT, 1)),
-        ([ENDED._replace(digest="v1:other")], 2, 1, Decision(Action.VERDICT, 1)),
-        ([REPORTED], 2, 1, Decision(Action.START, 2)),
-        ([UNDEAD], 2, 1, Decision(Action.START, 2, (UNDEAD,))),
-        ([LIVE, submitted(2)], 2, 2, Decision(Action.ADOPT, 2, (LIVE,))),
-        ([OPENED, submitted(2)], 2, 2, Decision(Action.ADOPT, 1, (submitted(2),))),
-        ([OPENED, submitted(2, finished=True)], 2, 2, Decision(Action.ADOPT, 1)),
-        ([OPENED, submitted(2, deleting=True)], 2, 2, Decision(Action.ADOPT, 1)),
-        ([OPENED, submitted(2, opened=True)], 2, 2, Decision(Action.ADOPT, 2, (OPENED,))),
-        (
+        showing("13/none", [], 1, 0, Decision(Action.START, 1)),
+        showing("13/none", [], 3, 0, Decision(Action.START, 3)),
+        showing("13/none", [], 1, 4, Decision(Action.START, 5)),
+        showing("13/none", [submitted(2, deleting=True)], 1, 0, Decision(Action.START, 3)),
+        showing("13/same", [LIVE], 2, 1, Decision(Action.ADOPT, 1)),
+        showing("13/same", [OPENED], 2, 1, Decision(Action.ADOPT, 1)),
+        showing("13/same", [submitted(digest="v2:unknown")], 2, 1, Decision(Action.ADOPT, 1)),
+        showing("13/same", [submitted(digest=None)], 2, 1, Decision(Action.ADOPT, 1)),
+        showing("13/changed", [OTHER], 2, 1, Decision(Action.REPLACE, 2, (OTHER,))),
+        showing("13/not-reported", [ENDED], 2, 1, Decision(Action.VERDICT, 1)),
+        showing("13/not-reported", [ENDED._replace(digest="v1:other")], 2, 1, Decision(Action.VERDICT, 1)),
+        showing("13/reported", [REPORTED], 2, 1, Decision(Action.START, 2)),
+        showing("13/reported", [UNDEAD], 2, 1, Decision(Action.START, 2, (UNDEAD,))),
+        showing("13/same", [LIVE, submitted(2)], 2, 2, Decision(Action.ADOPT, 2, (LIVE,))),
+        showing("13/same", [OPENED, submitted(2)], 2, 2, Decision(Action.ADOPT, 1, (submitted(2),))),
+        showing("13/same", [OPENED, submitted(2, finished=True)], 2, 2, Decision(Action.ADOPT, 1)),
+        showing("13/same", [OPENED, submitted(2, deleting=True)], 2, 2, Decision(Action.ADOPT, 1)),
+        showing("13/same", [OPENED, submitted(2, opened=True)], 2, 2, Decision(Action.ADOPT, 2, (OPENED,))),
+        showing(
+            "13/changed",
             [OPENED._replace(digest="v1:other"), submitted(2)],
             2,
             2,
             Decision(Action.REPLACE, 3, (submitted(2), OPENED._replace(digest="v1:other"))),
         ),
-        ([LIVE, submitted(2, finished=True)], 2, 2, Decision(Action.VERDICT, 2, (LIVE,))),
-        ([UNDEAD, submitted(2, opened=True)], 2, 2, Decision(Action.ADOPT, 2, (UNDEAD,))),
-        ([submitted(2), LIVE], 2, 2, Decision(Action.ADOPT, 2, (LIVE,))),
+        showing("13/not-reported", [LIVE, submitted(2, finished=True)], 2, 2, Decision(Action.VERDICT, 2, (LIVE,))),
+        showing("13/same", [UNDEAD, submitted(2, opened=True)], 2, 2, Decision(Action.ADOPT, 2, (UNDEAD,))),
+        showing("13/same", [submitted(2), LIVE], 2, 2, Decision(Action.ADOPT, 2, (LIVE,))),
     ],
 )
 def test_the_newest_submission_decides(

@@ -17,7 +17,8 @@ from airflow_dispatch.core.errors import Forbidden
 from airflow_dispatch.core.snapshot import NodeAbsence, Snapshot
 from airflow_dispatch.kube import client, hub
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import Hub, shared_hub
+from airflow_dispatch.kube.hub import Hub
+from airflow_dispatch.kube.sharing import shared_hub
 from tests.support.builders import NAME, node, pod, trainjob, workload
 from tests.support.fakeapi import FakeApi, fake_api, kubeconfig, status
 

@@ -14,9 +14,10 @@ import pytest
 
 from airflow_dispatch.core.errors import ConfigurationError, Forbidden
 from airflow_dispatch.core.snapshot import Site
-from airflow_dispatch.kube import hub, paths
+from airflow_dispatch.kube import paths, sharing
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import Hub, shared_hub
+from airflow_dispatch.kube.hub import Hub
+from airflow_dispatch.kube.sharing import shared_hub
 from tests.support.fakeapi import FakeApi, fake_api, kubeconfig, status
 
 STREAMS = 8  # TrainJobs, JobSets, Jobs, pods, runtime copies, Events, Workloads, Nodes
@@ -25,7 +26,7 @@ STREAMS = 8  # TrainJobs, JobSets, Jobs, pods, runtime copies, Events, Workloads
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     yield
-    assert hub._hubs == {}
+    assert sharing._hubs == {}
 
 
 def config_of(folder: Path, fake: FakeApi, **user: Any) -> ClusterConfig:

@@ -134,6 +134,15 @@ def test_a_machine_that_is_seen_after_its_pod_is_the_one_it_ran_on() -> None:
     assert vanished(store)["uid-a"] == RAN_ON_NODE_0
 
 
+def test_the_first_machine_that_is_seen_counts_though_it_was_rebooted_before_the_pod_is_heard_of_again() -> None:
+    store = store_of()
+    store.apply("ADDED", "Pod", running().build())
+    store.apply("ADDED", "Node", node("node-0").build())
+    store.apply("MODIFIED", "Node", node("node-0").rebooted().build())
+    store.apply("DELETED", "Pod", running().build())
+    assert store.take_vanished() == {}
+
+
 def test_a_machine_that_may_not_be_read_is_left_open() -> None:
     store = store_of()
     store.nodes_readable = False

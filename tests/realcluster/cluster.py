@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from airflow_dispatch.localcluster.apiserver.errors import ApiError
 from airflow_dispatch.localcluster.client import HttpApi
@@ -21,13 +22,13 @@ from airflow_dispatch.localcluster.kubelet import (
     ProcessRuntime,
 )
 from airflow_dispatch.localcluster.machines import running_nodes
-from airflow_dispatch.localcluster.resources import CLUSTER_TRAINING_RUNTIMES
+from airflow_dispatch.localcluster.resources import CLUSTER_TRAINING_RUNTIMES, JOBSETS, Resource
 from airflow_dispatch.localcluster.runtimes import shipped_runtimes
 from tests.realcluster.controlplane import ControlPlane, control_plane
 from tests.realcluster.logs import log_server
 
-RUNTIME_SECONDS = 20.0
-"""How long Trainer's webhook may take until it takes the first runtime."""
+WEBHOOK_SECONDS = 20.0
+"""How long a webhook may take until it takes its first object."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,30 @@ async def real_cluster(
 
 
 async def _create_runtimes(api: HttpApi, clock: WallClock) -> None:
-    """Creates the runtimes as soon as Trainer's webhook is served to the API server."""
-    began = clock.now()
+    """Creates the runtimes, once Trainer's and JobSet's webhooks are served to the API server.
+
+    Both controllers say that they are ready a moment before their webhooks are there.
+    """
     for runtime in shipped_runtimes():
-        while True:
-            try:
-                await api.create(CLUSTER_TRAINING_RUNTIMES, None, runtime)
-            except ApiError:
-                if (clock.now() - began).total_seconds() > RUNTIME_SECONDS:
-                    raise
-                await clock.sleep(0.1)
-            else:
-                break
+        await _create(api, clock, CLUSTER_TRAINING_RUNTIMES, None, runtime)
+    pod = {"spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+    replicated = {"name": "r", "template": {"spec": {"template": pod}}}
+    body = {"metadata": {"name": "probe"}, "spec": {"suspend": True, "replicatedJobs": [replicated]}}
+    await _create(api, clock, JOBSETS, "default", {"apiVersion": JOBSETS.api_version, "kind": JOBSETS.kind, **body})
+    await api.delete(JOBSETS, "default", "probe")
+
+
+async def _create(
+    api: HttpApi, clock: WallClock, resource: Resource, namespace: str | None, body: dict[str, Any]
+) -> None:
+    """Creates an object, again and again for so long as its webhook is not served."""
+    began = clock.now()
+    while True:
+        try:
+            await api.create(resource, namespace, body)
+        except ApiError:
+            if (clock.now() - began).total_seconds() > WEBHOOK_SECONDS:
+                raise
+            await clock.sleep(0.1)
+        else:
+            return

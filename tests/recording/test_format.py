@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,3 +82,20 @@ def test_the_clock_is_the_recorders_or_else_follows_what_was_created() -> None:
     lines = [{"t": 10, "event": "ADDED", "object": made}, {"t": 20, "event": "ADDED", "object": odd}]
     text = HEAD + "\n".join(map(json.dumps, lines))
     assert parse(text.encode()).clock(5) == datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
+
+
+def test_each_change_is_told_once_with_its_moment_and_ends_as_the_replay_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = str(path_of("plain", "p02-exit-code"))
+    assert main(["replay", file, "--all", "--output", "json"]) == Exit.DONE
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert main(["replay", file, "--output", "json"]) == Exit.DONE
+    (end,) = map(json.loads, capsys.readouterr().out.splitlines())
+    seen = [{**each, "seen_at": None} for each in told]
+    assert seen[-1] == {**end, "seen_at": None}
+    assert all(one != other for one, other in itertools.pairwise(seen))
+
+    assert main(["replay", file, "--all"]) == Exit.DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith(f"    13.6 s  {end['ref']}  ended: non-zero-exit: pod ")

@@ -24,6 +24,8 @@ from tests.support.stage import stage
 AT_ONCE: Final = 3
 """With more, two cores are so busy that heartbeats come late and Nodes count as lost."""
 
+NODES: Final = ("node-0", "node-1", "node-2")
+
 _numbers = itertools.count(1)
 
 
@@ -101,7 +103,12 @@ def test_a_life_goes_alike_on_both_clusters(scenario: Scenario, side_by_side: Ma
 
 @pytest.mark.parametrize("scenario", TOUCH_NODES, ids=lambda scenario: scenario.__name__)
 def test_a_fault_of_a_node_goes_alike_on_both_clusters(scenario: Scenario, both: Both, tmp_path: Path) -> None:
-    _compare(scenario, asyncio.run(_play(scenario, both, tmp_path)))
+    try:
+        _compare(scenario, asyncio.run(_play(scenario, both, tmp_path)))
+    finally:
+        for faults, node in itertools.product((both.embedded.faults, both.real.faults), NODES):
+            faults.return_node(node)
+            faults.in_service(node)
 
 
 def _compare(scenario: Scenario, played: Played) -> None:

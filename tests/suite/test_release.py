@@ -19,10 +19,8 @@ from airflow_dispatch.core.job import TrainingJob
 from airflow_dispatch.core.observation import CauseKind, Observation, State
 from airflow_dispatch.kube import ledgers
 from airflow_dispatch.kube.client import KubeClient
-from airflow_dispatch.kube.hub import shared_hub
-from airflow_dispatch.kube.paths import PODS
 from airflow_dispatch.localcluster.client import MERGE_PATCH, HttpApi
-from airflow_dispatch.localcluster.resources import PODS as POD_RESOURCE
+from airflow_dispatch.localcluster.resources import PODS
 from tests.suite.workspace import WAIT_SECONDS, Workspace
 
 pytestmark = pytest.mark.timeout(240)
@@ -86,7 +84,7 @@ class Stuck:
         async with await HttpApi.connect(str(self.workspace.config.kubeconfig)) as api:
             body = {"status": {"phase": "Failed"}}
             await api.patch(
-                POD_RESOURCE,
+                PODS,
                 self.workspace.namespace,
                 self.pod,
                 body,
@@ -109,10 +107,8 @@ async def stuck(workspace: Workspace) -> AsyncIterator[Stuck]:
     async with workspace.started(job) as (adapter, name):
         await workspace.until_started(name, 2)
         node = await workspace.node_of_rank(name, 1)
-        selector = f"{names.LABEL_JOBSET_NAME}={name},{names.LABEL_COMPLETION_INDEX}=1"
-        async with await KubeClient.connect(workspace.config) as client:
-            (pod,) = (await client.list(PODS, workspace.namespace, label_selector=selector)).items
-        found = Stuck(workspace, adapter, job, name, pod.metadata.name, node)
+        pod = await workspace.pod_of_rank(name, 1)
+        found = Stuck(workspace, adapter, job, name, pod, node)
         await found.fault(workspace.faults.lose_node, node)
         try:
             await workspace.until(name, lambda seen: seen.cause.kind is CauseKind.NODE_LOST)
@@ -128,7 +124,7 @@ async def _until_terminating(found: Stuck) -> None:
     """Returns when the hold has reached the pod, and the controllers have let go of it."""
     async with (
         asyncio.timeout(WAIT_SECONDS),
-        shared_hub(found.workspace.config, found.workspace.namespace) as hub,
+        found.workspace.hub() as hub,
         contextlib.aclosing(hub.subscribe(found.name)) as snapshots,
     ):
         async for snapshot in snapshots:
@@ -150,7 +146,9 @@ async def deleted(found: Stuck) -> None:
 
 
 async def confirmed(found: Stuck) -> None:
-    done = await found.adapter.confirm_ceased(found.job.job_id, who="tests", reason="the machine is off")
+    """By an operator: a worker may not change the ledger."""
+    async with found.workspace.administrator() as operator:
+        done = await operator.confirm_ceased(found.job.job_id, who="tests", reason="the machine is off")
     assert done == (f"{found.pod} on {found.node}",)
 
 

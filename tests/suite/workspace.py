@@ -23,8 +23,9 @@ from airflow_dispatch.core.observation import Observation, State
 from airflow_dispatch.hooks.reference import JobReference
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import Hub, shared_hub
+from airflow_dispatch.kube.hub import Hub
 from airflow_dispatch.kube.paths import PODS
+from airflow_dispatch.kube.sharing import shared_hub
 from airflow_dispatch.localcluster.thread import BlockingFaults
 from airflow_dispatch.triggers.trainjob import TrainJobTrigger
 from tests.support.accounts import TRIGGERER, WORKER, Accounts

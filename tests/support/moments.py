@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+from datetime import datetime
 from typing import Final, NamedTuple
 
+from airflow_dispatch.core.cessation import ask, ceased
 from airflow_dispatch.core.classify import classify, orphans
-from airflow_dispatch.core.observation import Observation
+from airflow_dispatch.core.observation import Observation, State
+from airflow_dispatch.core.snapshot import Snapshot
 from tests.support.recordings import MODES, expectations, recording, replay, scenarios
 from tests.support.rows import Trace, traced
 
@@ -29,6 +32,7 @@ BETWEEN_MARKS: Final = {
 _HAND_EDITED = "somebody has to edit the object by hand"
 _REAL_KUBELET = "only a real kubelet's admission refuses a pod so"
 _OTHER_RUNTIME = "the recorded containers do not end so"
+_NO_TRIES = "recordings know nothing of Airflow"
 _NEVER_ODD = "the real API server keeps every shape"
 _SLOW = "the recorded controllers were never that slow"
 
@@ -66,6 +70,14 @@ UNRECORDED: Final = {
     "7/pods": _HAND_EDITED,
     "7/hold": _HAND_EDITED,
     "8/unreadable": _NEVER_ODD,
+    "10/ceased": "no recorded gang has lost all its Nodes",
+    "12/finished": "no recorded JobSet has finished under a TrainJob that had not",
+    "12/submissions": "each recording has one submission",
+    "13/none": _NO_TRIES,
+    "13/reported": _NO_TRIES,
+    "13/not-reported": _NO_TRIES,
+    "13/same": _NO_TRIES,
+    "13/changed": _NO_TRIES,
     "8/deleted": "Background deletion takes a TrainJob away at once; one with a finalizer lingers",
     "8/gate-without-effect": "in k26 the gate feature is off too, but the admission check still holds the job back",
     "8/no-jobset": _SLOW,
@@ -104,9 +116,20 @@ def deciding(moment: Moment) -> set[str]:
             with traced() as trace:
                 observation = classify(snapshot, now)
             rows |= _decided(trace, observation)
+            if observation.state not in (State.RUNNING, State.ENDED):
+                rows |= _asked(snapshot, now)
     with traced() as trace:
         orphaned = orphans(store.leftovers(), now)
     return rows.union(*(_decided(trace, each) for each in orphaned))
+
+
+def _asked(snapshot: Snapshot, now: datetime) -> set[str]:
+    """The rows that say whether an object that does not run may be admitted, and whether it has ceased."""
+    with traced() as trace:
+        ask(snapshot, now)
+        ceased(snapshot)
+    assert not trace.undeclared
+    return trace.ids
 
 
 def _decided(trace: Trace, observation: Observation) -> set[str]:

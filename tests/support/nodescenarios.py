@@ -1,6 +1,6 @@
 """What is played on both clusters with their Nodes: lost, deleted, cordoned, labelled.
 
-Each leaves the Nodes as it has found them.
+Each leaves the Nodes as it has found them, but those that it has lost when it fails.
 """
 
 from __future__ import annotations
@@ -67,20 +67,6 @@ async def node_lost_that_returns(stage: Stage) -> None:
     await stage.until(f"{node} is Ready and has no taints", lambda: _healthy(stage, node))
 
 
-async def force_deleted_pod(stage: Stage) -> None:
-    """The node of rank 1 is lost, and someone force-deletes the pod though its process may live."""
-    gang = await running(stage)
-    pod = gang.pod(1)
-    node, name = pod["spec"]["nodeName"], pod["metadata"]["name"]
-    await stage.fault(f"{node} stops heartbeating; its processes go on", lambda: stage.faults.lose_node(node))
-    await stage.until("rank 1 has DisruptionTarget and a deletionTimestamp", lambda: _disrupted(stage))
-    await stage.still()
-    await stage.delete("someone force-deletes rank 1", PODS, name, gracePeriodSeconds=0)
-    await gang.ends("Failed")
-    await stage.fault(f"{node} returns", lambda: stage.faults.return_node(node))
-    await stage.until(f"{node} is Ready and has no taints", lambda: _healthy(stage, node))
-
-
 async def nodes_in_a_zone(stage: Stage) -> None:
     """Nodes have a zone, and pods on them get it too."""
     for node in stage.objects(NODES):
@@ -102,18 +88,20 @@ async def room_comes_free(stage: Stage) -> None:
     """One rank waits while two Nodes are cordoned and a pod fills the third; then that pod goes."""
     gang = Gang(stage, num_nodes=1)
     first, *others = [node["metadata"]["name"] for node in stage.objects(NODES)]
-    for node in others:
-        await _cordon(stage, node, cordoned=True)
-    await stage.create("fill a Node", PODS, _filling_pod())
-    await stage.until("the pod runs", lambda: _phases(stage) == ["Running"])
-    await gang.start()
-    await gang.open()
-    await stage.until("the rank waits", lambda: any("Unschedulable" in reasons(pod) for pod in stage.objects(PODS)))
-    await stage.still()
-    await stage.delete("make room", PODS, "filling")
-    await stage.until(f"the rank runs on {first}", lambda: stage.objects(JOBS)[0]["status"].get("ready") == 1)
-    for node in others:
-        await _cordon(stage, node, cordoned=False)
+    try:
+        for node in others:
+            await _cordon(stage, node, cordoned=True)
+        await stage.create("fill a Node", PODS, _filling_pod())
+        await stage.until("the pod runs", lambda: _phases(stage) == ["Running"])
+        await gang.start()
+        await gang.open()
+        await stage.until("the rank waits", lambda: any("Unschedulable" in reasons(pod) for pod in stage.objects(PODS)))
+        await stage.still()
+        await stage.delete("make room", PODS, "filling")
+        await stage.until(f"the rank runs on {first}", lambda: stage.objects(JOBS)[0]["status"].get("ready") == 1)
+    finally:
+        for node in others:
+            await _cordon(stage, node, cordoned=False)
     await gang.cancel()
     await gang.nothing_remains()
 
@@ -152,7 +140,6 @@ TOUCH_NODES: Final[tuple[Scenario, ...]] = (
     node_lost_then_out_of_service,
     node_lost_that_returns,
     node_deleted,
-    force_deleted_pod,
     room_comes_free,
     nodes_in_a_zone,
 )

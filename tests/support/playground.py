@@ -25,7 +25,8 @@ from airflow_dispatch.core import names
 from airflow_dispatch.kube import paths
 from airflow_dispatch.kube.client import KubeClient
 from airflow_dispatch.kube.config import ClusterConfig
-from airflow_dispatch.kube.hub import Hub, shared_hub
+from airflow_dispatch.kube.hub import Hub
+from airflow_dispatch.kube.sharing import shared_hub
 from airflow_dispatch.localcluster import LocalCluster, Timings
 from airflow_dispatch.localcluster.apiserver.access import User
 from airflow_dispatch.localcluster.clock import VirtualClock

@@ -14,6 +14,8 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from airflow_dispatch.kube.streams import abandon
+
 UNSENT = "unsent"
 """The connection breaks before the server has the request."""
 
@@ -51,6 +53,7 @@ class CountingProxy:
         try:
             yield
         finally:
+            abandon(answer)
             self._open[resource].discard(answer)
             self.streams[resource] -= 1
             self._changed.set()
@@ -58,7 +61,7 @@ class CountingProxy:
     def break_streams(self, resource: str) -> None:
         """Breaks the connections of all watches of a kind that are open."""
         for answer in list(self._open[resource]):
-            answer.close()
+            abandon(answer)
 
     @property
     def total(self) -> int:

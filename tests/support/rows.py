@@ -17,6 +17,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 import airflow_dispatch.core
+from airflow_dispatch.core.cessation import Answer
 from airflow_dispatch.core.classify.foreign import ROWS as FOREIGN
 from airflow_dispatch.core.classify.pending import ROWS as PENDING
 from airflow_dispatch.core.classify.running import ROWS as RUNNING
@@ -24,6 +25,7 @@ from airflow_dispatch.core.classify.situation import ROWS as SITUATION
 from airflow_dispatch.core.classify.state import RULES as STATES
 from airflow_dispatch.core.observation import CauseKind, Provenance, State
 from airflow_dispatch.core.rows import IMPLEMENTED, Row
+from airflow_dispatch.core.task import Decision
 
 _PLACEHOLDER = re.compile(r"<[^<>]+>")
 
@@ -137,9 +139,14 @@ def _note(trace: Trace, function: Callable[..., Any], value: Any) -> None:
 
 
 def _outcome(value: Any) -> Outcome:
-    """A note, a cause or anything that has one; None and what is empty have named no cause."""
-    if isinstance(value, str):
-        return Outcome(value)
+    """A note, a cause or anything that has one, an answer or a decision; what is empty has named no cause."""
+    match value:
+        case str():
+            return Outcome(value)
+        case Answer():
+            return Outcome(value.unsettled or ", ".join(value.remaining))
+        case Decision():
+            return Outcome(value.action.value)
     if not value:
         return Outcome("", CauseKind.NONE)
     cause = getattr(value, "cause", value)

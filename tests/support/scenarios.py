@@ -143,6 +143,13 @@ async def eviction(stage: Stage) -> None:
     await gang.ends("Failed")
 
 
+async def force_deleted_pod(stage: Stage) -> None:
+    """Someone force-deletes rank 1, which runs on: its kubelet kills it."""
+    gang = await running(stage, _STOPS_SLOWLY)
+    await stage.delete("force-delete rank 1", PODS, gang.pod(1)["metadata"]["name"], gracePeriodSeconds=0)
+    await gang.ends("Failed")
+
+
 async def jobset_deleted_after_failed(stage: Stage) -> None:
     """Failed, then the JobSet is deleted by hand: Trainer erases Failed and runs the job again."""
     gang = await running(stage)
@@ -201,6 +208,7 @@ LEAVE_NODES_ALONE: Final[tuple[Scenario, ...]] = (
     cancel,
     unschedulable,
     eviction,
+    force_deleted_pod,
     jobset_deleted_after_failed,
     suspended_after_failed,
     runtime_copy_deleted,

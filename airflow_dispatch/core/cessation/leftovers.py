@@ -10,11 +10,20 @@ from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.classify.remaining import describe_remaining, may_have_outlived, may_run
 from airflow_dispatch.core.identity import Submission, parse_name
 from airflow_dispatch.core.objects import Object, Pod
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import Leftovers
 
 __all__ = ["of_other_submissions"]
 
 
+@implements(
+    Row(
+        "12",
+        "submissions",
+        "between submissions: pods of the job's other submissions that may still run, and their JobSets and Jobs that "
+        "may make pods",
+    )
+)
 def of_other_submissions(leftovers: Leftovers, own: Submission) -> tuple[str, ...]:
     """What of the job's other submissions may still run or make pods; empty when ``own`` may be opened.
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from airflow_dispatch.core.classify.nodes import processes_are_gone
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import NodeAbsence, Snapshot
 
 __all__ = ["ceased"]
 
 
+@implements(
+    Row(
+        "10",
+        "ceased",
+        "`ceased`: every Node that any of its pods ran on is gone or out of service, or an operator has confirmed "
+        "their end; unanswered without known pods and where Nodes may not be read",
+    )
+)
 def ceased(snapshot: Snapshot) -> bool | None:
     """Every Node that any of its pods ran on is gone or out of service, or an operator has confirmed their end.
 

@@ -16,6 +16,7 @@ from airflow_dispatch.core.classify.facts import Facts
 from airflow_dispatch.core.classify.remaining import describe_remaining
 from airflow_dispatch.core.identity import parse_decimal
 from airflow_dispatch.core.objects import Job, JobSet, TrainJob
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import Snapshot
 
 __all__ = ["SECOND_LOOK_SECONDS", "Answer", "ask"]
@@ -41,6 +42,35 @@ class Answer(NamedTuple):
         return not self.remaining and not self.unsettled
 
 
+@implements(
+    Row(
+        "12",
+        "behind",
+        "the list is empty, and a controller has not taken the suspension in: JobSet and unfinished Jobs are suspended "
+        "and say so, and the JobSet's template carries the patch's A; or a JobSet that is gone has left Jobs",
+        details=(
+            "its JobSet is not suspended yet",
+            "Job <job> is not suspended yet",
+            "its JobSet does not carry admission <A> yet",
+            "<object> does not confirm its suspension yet",
+            "its JobSet is gone, its Jobs are not",
+        ),
+    ),
+    Row(
+        "12",
+        "second-look",
+        "the list is empty, and what can't be dated has not held for 30 s: the suspension may be older than the last "
+        "raise of A, or the JobSet is gone",
+        details=("its suspension may be older than its last admission", "its JobSet is gone"),
+    ),
+    Row("12", "settled", "the list is empty, and none of this: it may be admitted"),
+    Row(
+        "12",
+        "remaining",
+        "pods that may still run, remembered ones among them, and what can't be read of the ledger",
+        details=("<pods>",),
+    ),
+)
 def ask(snapshot: Snapshot, now: datetime, *, held_for: float = 0.0) -> Answer:
     """May anything of this TrainJob still run?
 
@@ -59,6 +89,7 @@ def ask(snapshot: Snapshot, now: datetime, *, held_for: float = 0.0) -> Answer:
     return _suspension(facts, snapshot.jobset, held_for)
 
 
+@implements(Row("12", "never-admitted", "A is 0 and was never raised: an empty list alone decides"))
 def _never_admitted(facts: Facts) -> bool:
     """A is 0 and was never raised: nothing of it has run, and no controller makes pods of a suspended object."""
     floor = parse_decimal(facts.metadata.annotation(names.ANNOTATION_ADMISSION_FLOOR))
@@ -66,7 +97,7 @@ def _never_admitted(facts: Facts) -> bool:
 
 
 def _suspension(facts: Facts, jobset: JobSet, held_for: float) -> Answer:  # noqa: PLR0911 (one return a condition)
-    if true(jobset.status, "Completed") or true(jobset.status, "Failed"):
+    if _has_finished(jobset):
         return Answer()
     unfinished = [job for job in facts.snapshot.jobs if not _finished(job)]
     if jobset.spec.suspend is not True:
@@ -86,6 +117,11 @@ def _suspension(facts: Facts, jobset: JobSet, held_for: float) -> Answer:  # noq
         if raised is None or since is None or since <= raised:
             return _after_second_look("its suspension may be older than its last admission", held_for)
     return Answer()
+
+
+@implements(Row("12", "finished", "the JobSet has finished: an empty list alone decides"))
+def _has_finished(jobset: JobSet) -> bool:
+    return true(jobset.status, "Completed") is not None or true(jobset.status, "Failed") is not None
 
 
 def _after_second_look(why: str, held_for: float) -> Answer:

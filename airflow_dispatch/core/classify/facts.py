@@ -12,70 +12,45 @@ from airflow_dispatch.core.classify.findings import Finding, findings
 from airflow_dispatch.core.classify.patch import PodPatch, pod_patch
 from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
 from airflow_dispatch.core.classify.remaining import may_have_outlived, may_run
-from airflow_dispatch.core.identity import Submission, parse_comment, parse_decimal, parse_gates, parse_name
-from airflow_dispatch.core.objects import Condition, Job, Metadata, Object, TrainJob, Workload
+from airflow_dispatch.core.identity import parse_comment, parse_decimal, parse_gates, parse_name
+from airflow_dispatch.core.objects import Condition, Job, Metadata, Object
 from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import CapturedPod, NodeView, Site, Snapshot
 
 
 class Facts:
-    """One TrainJob's snapshot with the questions that several rules ask of it."""
+    """One TrainJob's snapshot with the questions that several rules ask of it.
+
+    ``submission`` is who the name says it is, None for a name that is not of our form. ``kueue``: it has the queue-name
+    label or a Workload, so Kueue mode (contract, section 2). ``complete``, ``failed`` and ``suspended`` are the
+    TrainJob's conditions when True; ``suspend_asked``: its ``spec.suspend`` is true.
+    """
 
     def __init__(self, snapshot: Snapshot, now: datetime) -> None:
+        trainjob = snapshot.trainjob
         self.snapshot = snapshot
         self.now = now
+        self.trainjob = trainjob
+        self.metadata = trainjob.metadata
+        self.workload = snapshot.workload
+        self.submission = parse_name(trainjob.metadata.name)
+        self.kueue = self.workload is not None or self.metadata.label(names.LABEL_KUEUE_QUEUE) is not None
+        self.complete = true(trainjob.status, "Complete")
+        self.failed = true(trainjob.status, "Failed")
+        self.suspended = true(trainjob.status, "Suspended")
+        self.suspend_asked = trainjob.spec.suspend is True
 
     # ------------------------------------------------------------ the object
 
     @property
-    def trainjob(self) -> TrainJob:
-        return self.snapshot.trainjob
-
-    @property
-    def metadata(self) -> Metadata:
-        return self.snapshot.trainjob.metadata
-
-    @property
-    def workload(self) -> Workload | None:
-        return self.snapshot.workload
-
-    @property
     def site(self) -> Site:
         return self.snapshot.site
-
-    @cached_property
-    def submission(self) -> Submission | None:
-        """Who the name says it is; None for a name that is not of our form."""
-        return parse_name(self.metadata.name)
 
     @property
     def attempt(self) -> int:
         """The attempt of the comment annotation; 0 when it is absent or not of its form."""
         comment = parse_comment(self.metadata.annotation(names.ANNOTATION_COMMENT) or "")
         return comment[1] if comment else 0
-
-    @property
-    def kueue(self) -> bool:
-        """Kueue mode: it has the queue-name label or a Workload (contract, section 2)."""
-        return self.workload is not None or self.metadata.label(names.LABEL_KUEUE_QUEUE) is not None
-
-    @cached_property
-    def complete(self) -> Condition | None:
-        return true(self.trainjob.status, "Complete")
-
-    @cached_property
-    def failed(self) -> Condition | None:
-        return true(self.trainjob.status, "Failed")
-
-    @property
-    def suspend_asked(self) -> bool:
-        """``spec.suspend`` is true."""
-        return self.trainjob.spec.suspend is True
-
-    @cached_property
-    def suspended(self) -> Condition | None:
-        """``Suspended=True`` of the TrainJob."""
-        return true(self.trainjob.status, "Suspended")
 
     @property
     def not_suspended(self) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from airflow_dispatch.core.classify import disruption, rejection, termination
 from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
@@ -19,8 +18,7 @@ PRECEDENCE: Final = (CauseKind.NODE_LOST, CauseKind.PREEMPTED, CauseKind.OUT_OF_
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One piece of evidence of one pod.
 
     ``disruptive``: it comes from DisruptionTarget. ``consequence``: it was stopped because something else had gone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from airflow_dispatch.core import names
@@ -36,7 +36,7 @@ def _pod_patches(spec: Any) -> Iterator[PodPatch]:
     replicated = _at(spec, "template", "spec", "replicatedJobs")
     for job in replicated if isinstance(replicated, list) else ():
         metadata = _at(job, "template", "spec", "template", "metadata")
-        if isinstance(metadata, Mapping):
+        if isinstance(metadata, dict):
             yield PodPatch(
                 job_id=_text(_at(metadata, "labels", names.LABEL_JOB_ID)),
                 submission=_text(_at(metadata, "labels", names.LABEL_SUBMISSION)),
@@ -45,9 +45,9 @@ def _pod_patches(spec: Any) -> Iterator[PodPatch]:
 
 
 def _at(value: Any, *path: str) -> Any:
-    """What stands at a path of mappings, or None: anybody may have rewritten the entry in any shape."""
+    """What stands at a path of objects, or None: anybody may have rewritten the entry in any shape."""
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, dict) else None
     return value
 
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from airflow_dispatch.core.classify.conditions import stamp, words
 from airflow_dispatch.core.classify.facts import Facts
-from airflow_dispatch.core.classify.findings import findings_of
 from airflow_dispatch.core.classify.pods import PodView, newest_of_each_rank
 from airflow_dispatch.core.classify.ranks import completed, count, without
 from airflow_dispatch.core.classify.remaining import describe_remaining
@@ -122,9 +121,10 @@ def waiting(facts: Facts, _state: State) -> Iterator[str]:
 )
 def failed_without_finding(facts: Facts, _state: State) -> Iterator[str]:
     """A pod of the current execution that failed and says nothing that section 6.3 knows."""
+    explained = {each.view for each in facts.findings}
     for view in newest_of_each_rank(facts.current):
         status = view.pod.status
-        if view.phase == "Failed" and status is not None and not findings_of(view, facts.site):
+        if view.phase == "Failed" and status is not None and view not in explained:
             yield words(f"pod {view.name} failed", words(status.reason, status.message))
 
 

@@ -6,9 +6,18 @@ from airflow_dispatch.core.classify.conditions import true
 from airflow_dispatch.core.classify.nodes import describe, processes_are_gone
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.objects import Node
+from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import Machine, NodeAbsence, NodeView
 
 
+@implements(
+    Row(
+        "12",
+        "may-run",
+        "a live pod may still run: its phase is not terminal; or it is, but a container's status says running or Kueue "
+        "has ended it by force, and its Node is neither gone nor out of service",
+    )
+)
 def may_run(view: PodView) -> bool:
     """A process of this live pod may still run.
 
@@ -22,6 +31,14 @@ def may_run(view: PodView) -> bool:
     return bool(unconfirmed) and bool(view.node_name) and not processes_are_gone(view.node)
 
 
+@implements(
+    Row(
+        "12",
+        "vanished",
+        "a pod whose object vanished without a kubelet's word of its end may still run, until its Node is gone, out of "
+        "service or rebooted",
+    )
+)
 def may_have_outlived(view: PodView, node_now: NodeView | None) -> bool:
     """A process of this deleted pod may still run: its object vanished before a kubelet reported that it ended.
 

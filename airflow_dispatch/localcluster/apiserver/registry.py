@@ -219,6 +219,8 @@ class Registry(Reads):
         new = deletion.marked(resource, old, finalizers, grace, self.clock.now())
         if deletion.gone(new):
             last = new if resource == PODS else old
+            if not dry_run and last != old and "deletionTimestamp" in found:
+                old = last = self._store.write(resource, old, last)  # a pod is seen to have no grace left
             new = last if dry_run else self._remove(resource, old, last)
             if deletion.returns_object(resource):
                 return clone(new)  # type: ignore[no-any-return]

@@ -189,7 +189,8 @@ class PodWorker:
             )
             if self.place.pod_ip:
                 ip = self.place.pod_ip
-                status.update(podIP=ip, podIPs=[{"ip": ip}], hostIP=self.place.host_ip)
+                # Lists of addresses merge by address, and a pod of before the node's restart had another one.
+                status.update(podIP=ip, podIPs=[{"$patch": "replace"}, {"ip": ip}], hostIP=self.place.host_ip)
                 status["hostIPs"] = [{"ip": self.place.host_ip}]
             status.update(more)
             content = {key: value for key, value in status.items() if key != "conditions"}

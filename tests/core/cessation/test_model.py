@@ -16,7 +16,7 @@ from tests.core.cessation.model.adapter import (
     WritesUnguarded,
 )
 from tests.core.cessation.model.rules import WRONG_RULES, Rule
-from tests.core.cessation.model.scopes import LATE, LOST, NEXT, SCOPES
+from tests.core.cessation.model.scopes import LATE, LOST, NEXT, NEXT_AND_FORCED, SCOPES
 from tests.core.cessation.model.search import Scope, search
 
 pytestmark = pytest.mark.timeout(600)
@@ -30,6 +30,8 @@ CAUGHT_IN = {
     "ignores when the suspension began": NEXT,
     "asks the JobSet, not its Job": NEXT,
     "ignores the ledger": _FORCED,
+    "ignores the ledger of other submissions": NEXT_AND_FORCED,
+    "takes a node that is back for one that was rebooted": _FORCED,
     "takes a lost node for one that is gone": LOST,
     "ignores other submissions": NEXT,
     "trusts an empty list at once": NEXT,

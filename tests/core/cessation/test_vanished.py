@@ -48,6 +48,7 @@ def another(name: str) -> NodeBuilder:
     return built
 
 
+@pytest.mark.row("12/vanished")
 @pytest.mark.parametrize(
     ("now", "state"),
     [(node("node-0"), "Ready=True"), (node("node-0").lost(), "Ready=Unknown")],

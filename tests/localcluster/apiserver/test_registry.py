@@ -295,6 +295,20 @@ def test_a_bound_pod_terminates_over_its_grace_period(registry: Registry, make_p
     assert not registry.exists(PODS, "default", "p")
 
 
+def test_a_terminating_pod_is_seen_to_have_no_grace_left_before_it_goes(registry: Registry, make_pod: Pod) -> None:
+    registry.create(PODS, "default", make_pod())
+    registry.bind("default", "p", "node-0")
+    registry.delete(PODS, "default", "p")
+    seen: list[tuple[str, int]] = []
+
+    def note(_: Any, event: str, new: Object | None, old: Object | None) -> None:
+        seen.append((event, (new or old or {})["metadata"]["deletionGracePeriodSeconds"]))
+
+    registry.listen(note)
+    registry.delete(PODS, "default", "p", grace_period=0)
+    assert seen == [("MODIFIED", 0), ("DELETED", 0)]
+
+
 def test_an_unbound_or_finished_pod_goes_at_once(registry: Registry, make_pod: Pod) -> None:
     registry.create(PODS, "default", make_pod("unbound"))
     registry.create(PODS, "default", make_pod("finished"))

@@ -120,6 +120,8 @@ def test_pods_are_evicted_when_their_toleration_is_over() -> None:
     (event,) = bed.events("TaintManagerEviction")
     name = _pod(bed)["metadata"]["name"]
     assert event["message"] == f"Marking for deletion Pod default/{name}"
+    (condition,) = (each for each in _pod(bed)["status"]["conditions"] if each["type"] == "DisruptionTarget")
+    assert condition["observedGeneration"] == 1
     assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": "default"}
 
 

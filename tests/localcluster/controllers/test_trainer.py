@@ -137,6 +137,16 @@ def test_a_release_carries_the_new_patch_and_running_jobsets_are_left_alone() ->
     assert bed.get(JOBSETS, NAME)["metadata"]["labels"]["x"] == "y"
 
 
+def test_counts_of_a_jobset_that_is_made_anew_begin_anew() -> None:
+    bed = _bed()
+    _create(bed)
+    assert bed.trainjob(NAME)["status"]["jobsStatus"]
+    bed.manager.pause("jobset")
+    bed.registry.delete(JOBSETS, NAMESPACE, NAME)
+    bed.advance()
+    assert "jobsStatus" not in bed.trainjob(NAME)["status"]
+
+
 def test_an_edited_runtime_changes_nothing_of_a_job_that_was_seen() -> None:
     bed = _bed()
     _create(bed, suspend=True)

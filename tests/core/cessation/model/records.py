@@ -63,6 +63,9 @@ def leftovers(seen: Seen) -> Leftovers:
         jobsets=tuple(found for number, at in numbered if (found := _jobset(number, at.jobset)) is not None),
         jobs=tuple(made for number, at in numbered if (made := _job(number, at.job)) is not None),
         pods=tuple(_pod(pod, index).build() for index, pod in enumerate(seen.pods)),
+        vanished=tuple(
+            (identity(each.submission).name, _vanished(each, index)) for index, each in enumerate(seen.ledger)
+        ),
         nodes=_nodes(seen),
     )
 

@@ -108,6 +108,10 @@ def _without_others(seen: Seen) -> Seen:
     return seen._replace(submissions=alone, pods=tuple(pod for pod in seen.pods if pod.submission == seen.own))
 
 
+def _without_the_ledger_of_others(seen: Seen) -> Seen:
+    return seen._replace(ledger=tuple(each for each in seen.ledger if each.submission == seen.own))
+
+
 def _with_rebooted_nodes(seen: Seen) -> Seen:
     if seen.node is not Machine.UP:
         return seen
@@ -134,6 +138,7 @@ _BLIND: Mapping[str, Callable[[Seen], Seen]] = {
     "ignores when the suspension began": _owners(_with_young_suspensions),
     "asks the JobSet, not its Job": _owners(_with_a_confirmed_job),
     "ignores the ledger": lambda seen: seen._replace(ledger=()),
+    "ignores the ledger of other submissions": _without_the_ledger_of_others,
     "takes a node that is back for one that was rebooted": _with_rebooted_nodes,
     "takes a lost node for one that is gone": _with_lost_nodes_gone,
     "ignores other submissions": _without_others,

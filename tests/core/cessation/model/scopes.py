@@ -26,5 +26,8 @@ NEXT_AND_LATE = NEXT._replace(name="the next submission and late controllers", f
 NEXT_AND_LOST = Scope(
     "the next submission and a lost node", first=1, second=True, prompt=True, budget=_ONE_LOSS._replace(cancels=1)
 )
+NEXT_AND_FORCED = NEXT._replace(
+    name="the next submission and forced deletion", first=1, budget=NEXT.budget._replace(forced_deletions=1, exits=0)
+)
 
-SCOPES = (LATE, LOST, LOST_AND_LATE, NEXT, NEXT_AND_LATE, NEXT_AND_LOST)
+SCOPES = (LATE, LOST, LOST_AND_LATE, NEXT, NEXT_AND_LATE, NEXT_AND_LOST, NEXT_AND_FORCED)
