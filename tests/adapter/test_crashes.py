@@ -246,6 +246,7 @@ async def finish(cluster: ClusterThread, lives: list[Life], act: Step) -> None:
     pytest.fail("it still has to wait")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_verb_that_ends_at_any_await_is_finished_by_the_next_process(scenario: str, cluster: ClusterThread) -> None:
     before, act, requests = SCENARIOS[scenario]
