@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -169,9 +170,12 @@ class Machine(RuleBasedStateMachine):
     def be_patient(self) -> None:
         """What has not gone on by now says why."""
         self._run(self.ground.advance(PATIENCE))
-        working = {_submission(container) for container in self.ground.live_containers()}
+        up = [each for each in self.ground.live_containers() if self.nodes[each.spec.node] == "up"]
+        working = Counter(_submission(container) for container in up)
+        completed = any(pod["status"]["phase"] == "Succeeded" for pod in self.pods)
         for seen in self._observed():
-            stuck = seen.state is State.PENDING or (seen.state is State.RUNNING and seen.submission not in working)
+            idle = seen.state is State.RUNNING and working[seen.submission] < RANKS and not completed
+            stuck = seen.state is State.PENDING or idle
             assert not stuck or seen.cause.detail, f"{seen.ref} is {seen.state.value} and does not say why"
 
     # ------------------------------------------------------------ what always holds
