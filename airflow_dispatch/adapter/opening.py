@@ -95,7 +95,7 @@ async def _settle(target: Target, store: Store, own: Submission) -> _LookAt | No
 
 async def release(target: Target, name: str, instance: int, uid: str | None) -> Observation:
     """Ends the hold of this instance; waits for the controllers to confirm the suspension, not for pods."""
-    first_look: list[float] = []
+    first_look = _FirstLook()
 
     async def once() -> Observation:
         return await _release(target, name, instance, uid, first_look)
@@ -107,7 +107,7 @@ async def release(target: Target, name: str, instance: int, uid: str | None) -> 
             await asyncio.sleep(max(again.seconds, _LOOK_SECONDS))
 
 
-async def _release(target: Target, name: str, instance: int, uid: str | None, first_look: list[float]) -> Observation:
+async def _release(target: Target, name: str, instance: int, uid: str | None, first_look: _FirstLook) -> Observation:
     own, trainjob, store, snapshot = await read_to_admit(target, name, uid)
     ref = target.ref(name)
     if is_queued(trainjob):
@@ -119,7 +119,7 @@ async def _release(target: Target, name: str, instance: int, uid: str | None, fi
         raise Refused(f"{ref}: the hold in force is {in_force}, not {instance}")
     if is_open(trainjob) and not is_ended(trainjob):
         _check_beside(target, store.leftovers(), own)
-        _check_twice(ref, snapshot, first_look)
+        _check_twice(ref, snapshot, trainjob["metadata"].get("generation"), first_look)
         manifest.raise_admission(trainjob)
         trainjob["spec"]["suspend"] = False
     for key in HOLD_KEYS:
@@ -142,17 +142,32 @@ def _check(ref: str, answer: cessation.Answer) -> None:
         raise Unreachable(f"{ref}: not admitted yet: {answer.unsettled}", retry_after=answer.second_look)
 
 
-def _check_twice(ref: str, snapshot: Snapshot, first_look: list[float]) -> None:
+class _FirstLook:
+    """When an answer that only time can tell was given first.
+
+    It is of one generation of the TrainJob: what another process has released and held meanwhile begins anew.
+    """
+
+    def __init__(self) -> None:
+        self._seen: tuple[int | None, str] | None = None
+        self._at = 0.0
+
+    def held_for(self, generation: int | None, why: str) -> float:
+        """Seconds since this was seen first, with nothing else in between."""
+        if self._seen != (generation, why):
+            self._seen, self._at = (generation, why), time.monotonic()
+        return time.monotonic() - self._at
+
+
+def _check_twice(ref: str, snapshot: Snapshot, generation: int | None, first_look: _FirstLook) -> None:
     """As :func:`_check`; where only time can tell, waits for it while the answer stays the same."""
-    held_for = time.monotonic() - first_look[0] if first_look else 0.0
-    answer = cessation.ask(snapshot, datetime.now(UTC), held_for=held_for)
-    if answer.second_look is None:
-        first_look.clear()
-        _check(ref, answer)
-        return
-    if not first_look:
-        first_look.append(time.monotonic())
-    raise _LookAgain(answer.second_look)
+    answer = cessation.ask(snapshot, datetime.now(UTC))
+    held_for = first_look.held_for(generation, answer.unsettled)
+    if answer.second_look is not None:
+        answer = cessation.ask(snapshot, datetime.now(UTC), held_for=held_for)
+    if answer.second_look is not None:
+        raise _LookAgain(answer.second_look)
+    _check(ref, answer)
 
 
 def _check_leftovers(target: Target, leftovers: Leftovers, own: Submission) -> None:

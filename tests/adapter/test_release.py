@@ -159,6 +159,29 @@ def test_a_pod_that_appears_before_the_second_look_stops_it(tmp_path: Path) -> N
     asyncio.run(run())
 
 
+def test_what_another_process_has_released_and_held_meanwhile_is_looked_at_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as running:
+            await held(running)
+            add_jobset(running, since=PAST)
+            lists: list[float] = []
+
+            def raised_by_hand(trainjob: dict[str, Any]) -> None:
+                trainjob["spec"]["runtimePatches"][0]["time"] = "2026-01-01T00:00:00Z"
+
+            def meanwhile(_: str, path: str) -> None:
+                if path.endswith("/pods"):
+                    lists.append(asyncio.get_running_loop().time())
+                    if len(lists) == 2:
+                        running.change(raised_by_hand)
+
+            running.client.meanwhile = meanwhile
+            await running.adapter.release(NAME, instance=1)
+            assert asyncio.get_running_loop().time() - lists[1] >= 0.2
+
+    asyncio.run(run())
+
+
 def test_it_is_not_released_beside_another_submission_that_is_open(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as running:

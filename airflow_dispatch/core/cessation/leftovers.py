@@ -27,9 +27,9 @@ __all__ = ["of_other_submissions"]
 def of_other_submissions(leftovers: Leftovers, own: Submission) -> tuple[str, ...]:
     """What of the job's other submissions may still run or make pods; empty when ``own`` may be opened.
 
-    A pod is written as in section 8; vanished ones of the ledger are among them. A Job that is neither finished nor
-    suspended, and a JobSet that is neither and whose TrainJob is gone, may make pods at any moment, so each counts as
-    long as it is there.
+    A pod is written as in section 8; vanished ones of the ledger are among them. A JobSet or Job that has not finished
+    may make pods at any moment, so each counts as long as it is there; suspended or not when its TrainJob is gone or
+    going, since a controller may have in hand what it was before, and the garbage collector takes both soon.
     """
     live = [PodView(pod, leftovers.node_of(pod), live=True) for pod in leftovers.pods if _is_other(_owner(pod), own)]
     listed = {pod.metadata.uid for pod in leftovers.pods}
@@ -47,13 +47,18 @@ def of_other_submissions(leftovers: Leftovers, own: Submission) -> tuple[str, ..
 
 
 def _makers(leftovers: Leftovers, own: Submission) -> Iterator[str]:
+    stay = {each.metadata.name for each in leftovers.trainjobs if each.metadata.deletion_timestamp is None}
+
+    def may_make(owner: str, done: object, suspend: bool | None) -> bool:
+        return _is_other(owner, own) and not done and not (suspend is True and owner in stay)
+
     for jobset in leftovers.jobsets:
         done = true(jobset.status, "Completed") or true(jobset.status, "Failed")
-        if _is_other(jobset.metadata.name, own) and not done and jobset.spec.suspend is not True:
+        if may_make(jobset.metadata.name, done, jobset.spec.suspend):
             yield f"JobSet {jobset.metadata.name}"
     for job in leftovers.jobs:
         done = true(job.status, "Complete") or true(job.status, "Failed")
-        if _is_other(_owner(job), own) and not done and job.spec.suspend is not True:
+        if may_make(_owner(job), done, job.spec.suspend):
             yield f"Job {job.metadata.name}"
 
 

@@ -8,19 +8,35 @@ import pytest
 from airflow_dispatch.core import names
 from airflow_dispatch.core.cessation import ceased, of_other_submissions
 from airflow_dispatch.core.identity import Submission
-from airflow_dispatch.core.objects import Job, JobSet
+from airflow_dispatch.core.objects import Job, JobSet, TrainJob
 from airflow_dispatch.core.snapshot import Leftovers
-from tests.support.builders import JOB_ID, NAME, NAMESPACE, ObjectBuilder, PodBuilder, job, jobset, node, pod, scenario
+from tests.support.builders import (
+    JOB_ID,
+    NAME,
+    NAMESPACE,
+    ObjectBuilder,
+    PodBuilder,
+    job,
+    jobset,
+    node,
+    pod,
+    scenario,
+    trainjob,
+)
 
 SECOND = Submission(JOB_ID, 2)
 
 
 def left(
-    *pods: PodBuilder, jobsets: tuple[ObjectBuilder, ...] = (), jobs: tuple[ObjectBuilder, ...] = ()
+    *pods: PodBuilder,
+    jobsets: tuple[ObjectBuilder, ...] = (),
+    jobs: tuple[ObjectBuilder, ...] = (),
+    trainjobs: tuple[ObjectBuilder, ...] = (),
 ) -> tuple[str, ...]:
     """What stands in the way of the second submission."""
     leftovers = Leftovers(
         namespace=NAMESPACE,
+        trainjobs=tuple(msgspec.convert(each.raw, TrainJob) for each in trainjobs),
         jobsets=tuple(msgspec.convert(each.raw, JobSet) for each in jobsets),
         jobs=tuple(msgspec.convert(each.raw, Job) for each in jobs),
         pods=tuple(each.build() for each in pods),
@@ -74,8 +90,18 @@ def test_a_finished_job_makes_no_pods(kind: str) -> None:
     assert left(jobs=(owned(job()).with_condition(kind, status="False"),)) == (f"Job {NAME}-node-0",)
 
 
-def test_what_is_suspended_makes_no_pods() -> None:
-    assert left(jobsets=(jobset(suspend=True),), jobs=(owned(job(suspend=True)),)) == ()
+def test_what_is_suspended_makes_no_pods_while_its_trainjob_stays() -> None:
+    suspended, jobs = (jobset(suspend=True),), (owned(job(suspend=True)),)
+    assert left(jobsets=suspended, jobs=jobs, trainjobs=(trainjob(suspend=True),)) == ()
+
+
+def test_what_is_suspended_counts_until_it_has_gone_with_its_trainjob() -> None:
+    suspended, jobs = (jobset(suspend=True),), (owned(job(suspend=True)),)
+    going = trainjob(suspend=True)
+    going.metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    both = (f"JobSet {NAME}", f"Job {NAME}-node-0")
+    assert left(jobsets=suspended, jobs=jobs, trainjobs=(going,)) == both
+    assert left(jobsets=suspended, jobs=jobs) == both
 
 
 def test_own_jobset_and_jobs_and_those_of_nobody_do_not_count() -> None:
