@@ -189,6 +189,12 @@ def test_an_orphan_was_seen_now() -> None:
     assert {each.seen_at for each in orphans(left, at(30))} == {at(30)}
 
 
+def test_a_pod_with_half_of_our_labels_is_nobody_s() -> None:
+    nameless = pod("a").label(names.LABEL_JOBSET_NAME, None).labelled(job_id=None).build()
+    numberless = pod("b").label(names.LABEL_JOBSET_NAME, None).labelled(submission=None).build()
+    assert orphans(Leftovers(namespace="ml", pods=(nameless, numberless)), at(30)) == []
+
+
 def test_an_orphan_whose_node_is_gone_runs_no_more_though_its_status_says_so() -> None:
     unconfirmed = pod("a").running().phase("Failed").on("gone").build()
     (found,) = orphans(Leftovers(namespace="ml", pods=(unconfirmed,)), at(30))
