@@ -55,6 +55,12 @@ def test_pods_that_may_run_are_named_in_order_and_with_their_nodes() -> None:
     assert found == ("a on gone (gone)", "b on node-0 (Ready=True)")
 
 
+def test_a_pod_that_has_failed_on_a_node_that_is_gone_runs_no_more() -> None:
+    unconfirmed = pod("a").running().phase("Failed")
+    assert left(unconfirmed.on("node-0")) == ("a on node-0 (Ready=True)",)
+    assert left(unconfirmed.on("gone")) == ()
+
+
 def test_a_pod_without_the_jobset_s_label_is_known_by_ours() -> None:
     stripped = pod("a").label(names.LABEL_JOBSET_NAME, None)
     assert left(stripped) == ("a",)

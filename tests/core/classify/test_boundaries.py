@@ -7,7 +7,7 @@ import msgspec
 from airflow_dispatch.core import names
 from airflow_dispatch.core.classify import classify, end_of, orphans
 from airflow_dispatch.core.identity import MAX_NUMBER
-from airflow_dispatch.core.objects import JobSet, TrainJob
+from airflow_dispatch.core.objects import JobSet, TrainingRuntime, TrainJob
 from airflow_dispatch.core.observation import State
 from airflow_dispatch.core.snapshot import Leftovers, Site
 from tests.support.builders import (
@@ -21,6 +21,7 @@ from tests.support.builders import (
     jobset,
     node,
     pod,
+    runtime,
     runtime_patch,
     scenario,
     trainjob,
@@ -112,6 +113,12 @@ def said(job: Scenario) -> str:
     return job.cause()[2].removeprefix("pod a: ")
 
 
+def test_memory_pressure_may_stand_in_the_pod_s_message_alone() -> None:
+    built = pod("a").on("node-0").phase("Failed", "Evicted", "The node was low on resource: memory. ")
+    built.disrupted("TerminationByKubelet", "evicted")
+    assert scenario(built).cause()[0] == "out-of-memory"
+
+
 def test_129_is_the_first_signal() -> None:
     assert said(scenario(pod("a").terminated(129))) == "exit code 129 (signal 1)"
 
@@ -176,8 +183,16 @@ def test_a_container_that_has_run_before_counts_as_started() -> None:
 
 
 def test_an_orphan_was_seen_now() -> None:
-    left = Leftovers(namespace="ml", jobsets=(msgspec.convert(jobset().raw, JobSet),), pods=(pod("a").build(),))
+    copy = msgspec.convert(runtime().raw, TrainingRuntime)
+    owner = msgspec.convert(jobset().raw, JobSet)
+    left = Leftovers(namespace="ml", jobsets=(owner,), pods=(pod("a").build(),), runtimes=(copy,))
     assert {each.seen_at for each in orphans(left, at(30))} == {at(30)}
+
+
+def test_a_pod_with_half_of_our_labels_is_nobody_s() -> None:
+    nameless = pod("a").label(names.LABEL_JOBSET_NAME, None).labelled(job_id=None).build()
+    numberless = pod("b").label(names.LABEL_JOBSET_NAME, None).labelled(submission=None).build()
+    assert orphans(Leftovers(namespace="ml", pods=(nameless, numberless)), at(30)) == []
 
 
 def test_an_orphan_whose_node_is_gone_runs_no_more_though_its_status_says_so() -> None:
