@@ -45,8 +45,8 @@ def test_a_job_that_fails_is_explained_and_ends_the_demo_with_1(tmp_path: Path) 
         shown, _ = demo.communicate()
 
     assert demo.returncode == 1, shown
-    cause = r"ended: non-zero-exit: pod \S+-node-0-1-\S+: exit code 3; other ranks: \S+-node-0-0-\S+ non-zero-exit"
-    assert re.search(cause, shown), shown
+    # What the other rank did is known only to a triggerer that watched by then: see test_outcomes.
+    assert re.search(r"ended: non-zero-exit: pod \S+-node-0-1-\S+: exit code 3; ", shown), shown
     assert still_running(folder) == []
 
 
