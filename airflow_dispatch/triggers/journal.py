@@ -8,12 +8,15 @@ from typing import Any, Final
 import msgspec
 
 from airflow_dispatch.core.explain import lines
-from airflow_dispatch.core.observation import CauseKind, Observation, State
+from airflow_dispatch.core.observation import Cause, CauseKind, Observation, State
 
 __all__ = ["Journal", "Log"]
 
 REPEAT: Final = timedelta(minutes=10)
 """How often an unchanged stall is repeated, with its age."""
+
+_WINDING_UP: Final = ("job is completing: ", "job is failing: ")
+"""How a detail begins when the Job carries its end already (contract, section 8)."""
 
 Log = Any
 """A standard library logger or Airflow's structlog one: both have ``log(level, message, *args)``."""
@@ -63,6 +66,8 @@ class Journal:
         run since then, not since now.
         """
         changed = observation != self._previous
+        if changed and _is_winding_up(observation, self._previous):
+            return False
         if not changed and not (_stalls(observation) and self._is_due(now)):
             return False
         written = lines(observation, self._previous, self._since)
@@ -77,6 +82,15 @@ class Journal:
 
     def _is_due(self, now: datetime) -> bool:
         return self._logged_at is None or now - self._logged_at >= REPEAT
+
+
+def _is_winding_up(observation: Observation, previous: Observation | None) -> bool:
+    """The Job's end was told, and the TrainJob has yet to follow: between the two there is nothing to tell."""
+    return (
+        previous is not None
+        and previous.cause.detail.startswith(_WINDING_UP)
+        and observation == msgspec.structs.replace(previous, cause=Cause())
+    )
 
 
 def _stalls(observation: Observation) -> bool:

@@ -48,6 +48,25 @@ def test_a_line_when_something_changed_and_never_otherwise() -> None:
     assert [level for level, _ in log.lines] == [logging.INFO]
 
 
+@pytest.mark.parametrize("told", ["job is completing: Completions", "job is failing: BackoffLimitExceeded"])
+def test_between_the_end_of_the_job_and_of_its_trainjob_nothing_is_told(told: str) -> None:
+    log = Recorder()
+    journal = Journal(log)
+    journal.observe(*seen(RUNNING, 0))
+    journal.observe(*seen(msgspec.structs.replace(RUNNING, cause=Cause(detail=told)), 1))
+    assert not journal.observe(*seen(RUNNING, 1.1))
+    assert [text for _, text in log.lines] == ["running: admission 1", f"running: {told}"]
+
+
+def test_a_gang_that_starts_again_after_its_job_failed_is_told() -> None:
+    log = Recorder()
+    journal = Journal(log)
+    journal.observe(*seen(msgspec.structs.replace(RUNNING, cause=Cause(detail="job is failing: x")), 0))
+    again = Execution(admission=1, restart=1, number=2, epoch=1_000_002, token="t")
+    assert journal.observe(*seen(msgspec.structs.replace(RUNNING, execution=again), 1))
+    assert log.lines[-1][1] == "running: admission 1, restart 1"
+
+
 def test_a_stall_comes_again_every_ten_minutes_with_its_age() -> None:
     log = Recorder()
     journal = Journal(log)
