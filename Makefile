@@ -47,7 +47,7 @@ check: $(VENV)/.ready
 docs: $(VENV)/.ready
 	$(BIN)/python -m tests.support.reference
 
-# What of core/classify and core/cessation could change without a test that fails; about a quarter of an hour.
+# What of core/classify and core/cessation could change without a test that fails; takes long.
 mutants: $(VENV)/.ready
 	$(call install,$(VENV)) $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --group mutants
 	$(BIN)/python -m tests.support.mutants $(MODULES)

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
+from airflow_dispatch.localcluster.apiserver.errors import ApiError
 from airflow_dispatch.localcluster.client import Api
 from airflow_dispatch.localcluster.kubelet.containers import ContainerRunner, Stopping
 from airflow_dispatch.localcluster.kubelet.env import Place
@@ -117,9 +118,18 @@ class PodWorker:
             await asyncio.wait({self._task})
 
     async def report_again(self) -> None:
-        """Writes the status once more: others may have changed it while the node was away."""
-        with contextlib.suppress(Gone):
+        """Writes the status once more: others may have changed it while the node was away.
+
+        A pod that they have ended stays so, as the API server sees to.
+        """
+        if (self.pod.get("status") or {}).get("phase") in _FINISHED:
+            return
+        try:
             await self.publish(force=True)
+        except Gone:
+            return
+        except ApiError as error:
+            _LOG.warning("the status of pod %s/%s stays as it is: %s", self.namespace, self.name, error.message)
 
     def end(self, exit_code: int, reason: str, container: str | None = None) -> None:
         """Makes a container exit: the named one, else the first that runs.

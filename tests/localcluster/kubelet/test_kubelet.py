@@ -108,6 +108,23 @@ def test_a_returned_node_reports_its_pods_ready_again(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
+def test_a_returned_node_leaves_a_pod_that_others_have_ended_as_it_is(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with scripted(tmp_path) as node:
+            node.create("a", container("train"))
+            await node.settle()
+            await node.kubelet.reboot()
+            pod = node.registry.get(PODS, "default", "a")
+            pod["status"]["phase"] = "Failed"
+            failed = node.registry.update(PODS, "default", "a", pod, subresource="status")
+            await node.settle()
+            await node.kubelet.lose()
+            await node.kubelet.restore()
+            assert node.status("a")["phase"] == failed["status"]["phase"]
+
+    asyncio.run(play())
+
+
 def test_a_node_whose_object_was_deleted_comes_back_only_when_it_returns(tmp_path: Path) -> None:
     async def play() -> None:
         async with scripted(tmp_path) as node:
