@@ -223,8 +223,13 @@ class ControlPlane:
                     "frameworks": ["batch/job", "jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob"],
                 }
                 extra = ["--feature-gates", "VisibilityOnDemand=false"]
-                _KUEUE_METRICS_CERTIFICATES.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(serving, _KUEUE_METRICS_CERTIFICATES, dirs_exist_ok=True)
+                try:
+                    shutil.copytree(serving, _KUEUE_METRICS_CERTIFICATES, dirs_exist_ok=True)
+                except PermissionError as error:
+                    raise ServiceError(
+                        f"kueue reads its certificate for metrics from {_KUEUE_METRICS_CERTIFICATES} alone, which may "
+                        "not be written: make it writable, or start without Kueue",
+                    ) from error
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(configuration))
         kubeconfig = self._client_kubeconfig(name, f"{name}-controller-manager", "system:masters")
