@@ -11,7 +11,7 @@ from tests.support.gang import NAME, Gang, Scenario, reasons, running, true_cond
 from tests.support.refusals import play_refusals
 from tests.support.stage import Stage, path_of
 
-__all__ = ["LEAVE_NODES_ALONE", "LEFT_OUT"]
+__all__ = ["LEAVE_NODES_ALONE", "LEFT_OUT", "LEFT_OUT_ANYWHERE"]
 
 
 _STOPS_SLOWLY: Final = ("sh", "-c", "trap 'sleep 2; exit 143' TERM; while :; do sleep 0.1; done")
@@ -217,6 +217,9 @@ LEAVE_NODES_ALONE: Final[tuple[Scenario, ...]] = (
 """These can be played side by side."""
 
 _COUNTS: Final = r"TrainJob .*: status\.jobsStatus.*"
+
+LEFT_OUT_ANYWHERE: Final = (r"Event on the real cluster alone: .*already exists.*JobCreationFailed.*",)
+"""JobSet can try to make a Job that is there already and that its cache does not show yet."""
 
 LEFT_OUT: Final[Mapping[Scenario, tuple[str, ...]]] = {
     deadline: (r"(JobSet|Job|Pod) .*, number 2: only on the real cluster", _COUNTS),
