@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,35 +11,23 @@ from airflow_dispatch.core import names
 from airflow_dispatch.core.errors import NotFound, PodsRemain, Refused
 from airflow_dispatch.core.manifest import read_admission
 from airflow_dispatch.core.observation import State
-from airflow_dispatch.localcluster.resources import PODS, TRAINJOBS
+from airflow_dispatch.localcluster.resources import TRAINJOBS
 from tests.support.cluster import JOB_ID, NAMESPACE, Cluster, cluster, job
 
 NAME = names.object_name(JOB_ID, 1)
-
-
-def trainjob(running: Cluster) -> dict[str, Any]:
-    return running.registry.get(TRAINJOBS, NAMESPACE, NAME)
-
-
-def add_pod(running: Cluster, of: str) -> None:
-    body = {
-        "metadata": {"name": "left", "labels": {names.LABEL_JOBSET_NAME: of}},
-        "spec": {"containers": [{"name": "node", "image": "example.invalid/app:1"}]},
-    }
-    running.registry.create(PODS, NAMESPACE, body)
 
 
 def test_open_is_one_update_that_keeps_what_others_wrote(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as running:
             started = await running.adapter.start(job(), submission=1, attempt=1)
-            body = trainjob(running)
+            body = running.trainjob()
             body["metadata"]["annotations"][names.ANNOTATION_KUEUE_GATED_BY] += ",example.com/gate"
             other = {"manager": "example.com/other", "trainingRuntimeSpec": {"template": {"spec": {}}}}
             body["spec"]["runtimePatches"].append(other)
             before = running.registry.update(TRAINJOBS, NAMESPACE, NAME, body)
             await running.adapter.open(NAME, uid=started.uid)
-            after = trainjob(running)
+            after = running.trainjob()
             annotations = after["metadata"]["annotations"]
             assert annotations[names.ANNOTATION_KUEUE_GATED_BY] == "example.com/gate"
             assert (annotations[names.ANNOTATION_OPENED], annotations[names.ANNOTATION_ADMISSION_FLOOR]) == (
@@ -50,24 +37,24 @@ def test_open_is_one_update_that_keeps_what_others_wrote(tmp_path: Path) -> None
             assert (read_admission(after), after["spec"]["suspend"]) == (1, False)
             assert after["spec"]["runtimePatches"][1:] == before["spec"]["runtimePatches"][1:]
             await running.adapter.open(NAME)
-            assert trainjob(running) == after
+            assert running.trainjob() == after
 
     asyncio.run(run())
 
 
 def test_open_waits_for_pods_of_the_object_and_of_other_submissions(tmp_path: Path) -> None:
-    async def run(of: str) -> None:
+    async def run(of: int) -> None:
         async with cluster(tmp_path) as running:
             await running.adapter.start(job(), submission=1, attempt=1)
-            before = trainjob(running)
-            add_pod(running, of)
+            before = running.trainjob()
+            running.add_pod("left", of=of)
             with pytest.raises(PodsRemain) as caught:
                 await running.adapter.open(NAME)
             assert caught.value.remaining == ("left",)
-            assert trainjob(running) == before
+            assert running.trainjob() == before
 
-    asyncio.run(run(NAME))
-    asyncio.run(run(names.object_name(JOB_ID, 2)))
+    asyncio.run(run(1))
+    asyncio.run(run(2))
 
 
 def test_open_refuses_another_uid_and_what_is_not_there(tmp_path: Path) -> None:
@@ -92,7 +79,7 @@ def name_of(number: int) -> str:
 
 def open_by_hand(running: Cluster) -> None:
     """What another process does that opens the first submission."""
-    body = trainjob(running)
+    body = running.trainjob()
     annotations = body["metadata"]["annotations"]
     if annotations.get(names.ANNOTATION_OPENED) == "true":
         return
@@ -128,7 +115,7 @@ def test_beside_an_opened_submission_the_gated_one_is_deleted_and_the_opened_one
             adopted = await running.adapter.open(name_of(2), uid=second.uid)
             assert (adopted.uid, adopted.ref) == (first.uid, first.ref)
             assert submissions(running) == [NAME]
-            assert read_admission(trainjob(running)) == 1
+            assert read_admission(running.trainjob()) == 1
 
     asyncio.run(run())
 

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 from airflow_dispatch.core import names
-from airflow_dispatch.localcluster.resources import PODS, TRAINJOBS
-from tests.support.cluster import JOB_ID, NAMESPACE, Cluster, cluster, job
+from tests.support.cluster import JOB_ID, NAMESPACE, cluster, job
 
 NAME = names.object_name(JOB_ID, 1)
-
-
-def trainjob(running: Cluster) -> dict[str, Any]:
-    return running.registry.get(TRAINJOBS, NAMESPACE, NAME)
-
-
-def add_pod(running: Cluster, of: str) -> None:
-    body = {
-        "metadata": {"name": "left", "labels": {names.LABEL_JOBSET_NAME: of}},
-        "spec": {"containers": [{"name": "node", "image": "example.invalid/app:1"}]},
-    }
-    running.registry.create(PODS, NAMESPACE, body)
 
 
 def test_cancel_spares_another_object_of_the_name(tmp_path: Path) -> None:
@@ -31,7 +17,7 @@ def test_cancel_spares_another_object_of_the_name(tmp_path: Path) -> None:
             await running.adapter.cancel(NAME)
             started = await running.adapter.start(job(), submission=1, attempt=1)
             await running.adapter.cancel(NAME, uid="other")
-            assert trainjob(running)["metadata"]["uid"] == started.uid
+            assert running.trainjob()["metadata"]["uid"] == started.uid
             await running.adapter.cancel(NAME, uid=started.uid)
             assert await running.adapter.inspect(NAME) is None
 
@@ -42,7 +28,7 @@ def test_find_shows_submissions_and_orphans(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path) as running:
             started = await running.adapter.start(job(), submission=1, attempt=1)
-            add_pod(running, names.object_name(JOB_ID, 7))
+            running.add_pod("left", of=7)
             found = await running.adapter.find(JOB_ID)
             assert [each.ref for each in found] == [started.ref, f"{NAMESPACE}/pod/left"]
             assert await running.adapter.inspect(found[1].ref) == found[1]

@@ -12,15 +12,22 @@ from pathlib import Path
 import pytest
 
 from airflow_dispatch import fence
-from tests.support.fences import FENCED_OUT, HELD, LANGUAGES, SHELL_FENCE, UNUSABLE, Execution, Language, state_of
+from tests.support.fences import (
+    FENCED_OUT,
+    HELD,
+    SHELL_FENCE,
+    UNUSABLE,
+    Execution,
+    Language,
+    language,
+    other,
+    state_of,
+)
 
 JOB = "01K6NJRFAE13R8H0C3SWZGBJ7R"
 OLD = Execution(1000001, f"{JOB}.1.1.1.0")
 NEW = Execution(2000001, f"{JOB}.2.2.1.0")
 NOBODY = 65534
-
-language = pytest.mark.parametrize("language", LANGUAGES, ids=lambda each: each.name)
-other = pytest.mark.parametrize("other", LANGUAGES, ids=lambda each: f"then {each.name}")
 
 
 @language

@@ -7,16 +7,23 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-import pytest
-
 from airflow_dispatch import fence
-from tests.support.fences import FENCED_OUT, HELD, LANGUAGES, SHELL_FENCE, Execution, Language, state_of
+from demo.services import wait_for
+from tests.support.fences import (
+    FENCED_OUT,
+    HELD,
+    SHELL_FENCE,
+    Execution,
+    Language,
+    language,
+    other,
+    state_of,
+)
 
 OLD, NEW = Execution(1000001, "J.1.1.1.0"), Execution(1000002, "J.1.1.2.0")
 DEADLINE = 30.0
@@ -67,7 +74,8 @@ def a_save_in_the_middle(language: Language, folder: Path) -> Iterator[subproces
     try:
         pipe_of(process).write(b"half")
         pipe_of(process).flush()
-        wait_for(lambda: any(each.exists() for each in (folder / fence.FOLDER).glob("work-*/latest")))
+        written = (folder / fence.FOLDER).glob
+        wait_for("a save", lambda: any(each.exists() for each in written("work-*/latest")), [], DEADLINE)
         yield process
     finally:
         if process.poll() is None:
@@ -79,17 +87,6 @@ def a_save_in_the_middle(language: Language, folder: Path) -> Iterator[subproces
 def pipe_of(process: subprocess.Popen[bytes]) -> IO[bytes]:
     assert process.stdin is not None
     return process.stdin
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-language = pytest.mark.parametrize("language", LANGUAGES, ids=lambda each: each.name)
-other = pytest.mark.parametrize("other", LANGUAGES, ids=lambda each: f"then {each.name}")
 
 
 @language

@@ -8,9 +8,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from airflow_dispatch import fence
 
-__all__ = ["FENCED_OUT", "HELD", "LANGUAGES", "SHELL_FENCE", "UNUSABLE", "Execution", "Language", "state_of"]
+__all__ = [
+    "FENCED_OUT",
+    "HELD",
+    "LANGUAGES",
+    "SHELL_FENCE",
+    "UNUSABLE",
+    "Execution",
+    "Language",
+    "language",
+    "other",
+    "state_of",
+]
 
 SHELL_FENCE = Path(fence.__file__).with_suffix(".sh")
 
@@ -89,3 +102,8 @@ LANGUAGES = (
         lambda folder, execution, name, content: _shell(execution, "save", folder, name, stdin=content),
     ),
 )
+
+
+language = pytest.mark.parametrize("language", LANGUAGES, ids=lambda each: each.name)
+other = pytest.mark.parametrize("other", LANGUAGES, ids=lambda each: f"then {each.name}")
+"""A test in each language, and of each together with each."""

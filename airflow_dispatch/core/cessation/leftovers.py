@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_dispatch.core import names
-from airflow_dispatch.core.classify.conditions import true
+from airflow_dispatch.core.classify.conditions import end, jobset_end
 from airflow_dispatch.core.classify.pods import PodView
 from airflow_dispatch.core.classify.remaining import describe_remaining, may_have_outlived, may_run
 from airflow_dispatch.core.identity import Submission, parse_name
-from airflow_dispatch.core.objects import Object, Pod
+from airflow_dispatch.core.objects import Condition, Object, Pod
 from airflow_dispatch.core.rows import Row, implements
 from airflow_dispatch.core.snapshot import Leftovers
 
@@ -49,16 +49,14 @@ def of_other_submissions(leftovers: Leftovers, own: Submission) -> tuple[str, ..
 def _makers(leftovers: Leftovers, own: Submission) -> Iterator[str]:
     stay = {each.metadata.name for each in leftovers.trainjobs if each.metadata.deletion_timestamp is None}
 
-    def may_make(owner: str, done: object, suspend: bool | None) -> bool:
-        return _is_other(owner, own) and not done and not (suspend is True and owner in stay)
+    def may_make(owner: str, ended: Condition | None, suspend: bool | None) -> bool:
+        return _is_other(owner, own) and ended is None and not (suspend is True and owner in stay)
 
     for jobset in leftovers.jobsets:
-        done = true(jobset.status, "Completed") or true(jobset.status, "Failed")
-        if may_make(jobset.metadata.name, done, jobset.spec.suspend):
+        if may_make(jobset.metadata.name, jobset_end(jobset.status), jobset.spec.suspend):
             yield f"JobSet {jobset.metadata.name}"
     for job in leftovers.jobs:
-        done = true(job.status, "Complete") or true(job.status, "Failed")
-        if may_make(_owner(job), done, job.spec.suspend):
+        if may_make(_owner(job), end(job.status), job.spec.suspend):
             yield f"Job {job.metadata.name}"
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from airflow_dispatch.core import names
-from airflow_dispatch.core.classify.conditions import true
+from airflow_dispatch.core.classify.conditions import end, jobset_end, true
 from airflow_dispatch.core.classify.facts import Facts
 from airflow_dispatch.core.classify.remaining import describe_remaining
 from airflow_dispatch.core.identity import parse_decimal
@@ -99,7 +99,7 @@ def _never_admitted(facts: Facts) -> bool:
 def _suspension(facts: Facts, jobset: JobSet, held_for: float) -> Answer:  # noqa: PLR0911 (one return a condition)
     if _has_finished(jobset):
         return Answer()
-    unfinished = [job for job in facts.snapshot.jobs if not _finished(job)]
+    unfinished = [job for job in facts.snapshot.jobs if end(job.status) is None]
     if jobset.spec.suspend is not True:
         return Answer(unsettled="its JobSet is not suspended yet")
     for job in unfinished:
@@ -121,16 +121,12 @@ def _suspension(facts: Facts, jobset: JobSet, held_for: float) -> Answer:  # noq
 
 @implements(Row("12", "finished", "the JobSet has finished: an empty list alone decides"))
 def _has_finished(jobset: JobSet) -> bool:
-    return true(jobset.status, "Completed") is not None or true(jobset.status, "Failed") is not None
+    return jobset_end(jobset.status) is not None
 
 
 def _after_second_look(why: str, held_for: float) -> Answer:
     left = SECOND_LOOK_SECONDS - held_for
     return Answer(unsettled=why, second_look=left) if left > 0 else Answer()
-
-
-def _finished(job: Job) -> bool:
-    return true(job.status, "Complete") is not None or true(job.status, "Failed") is not None
 
 
 def _raised_at(trainjob: TrainJob) -> datetime | None:

@@ -31,8 +31,13 @@ def true(status: HasConditions | None, kind: str) -> Condition | None:
 
 
 def end(status: HasConditions | None) -> Condition | None:
-    """A TrainJob's Complete or Failed when it is True, or None: whether it has ended as it stands now."""
+    """A TrainJob's or Job's Complete or Failed when it is True, or None: whether it has ended as it stands now."""
     return true(status, "Complete") or true(status, "Failed")
+
+
+def jobset_end(status: HasConditions | None) -> Condition | None:
+    """The same of a JobSet, whose word is Completed."""
+    return true(status, "Completed") or true(status, "Failed")
 
 
 def words(reason: str | None, message: str | None) -> str:
